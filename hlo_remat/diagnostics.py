@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors, warnings and remarks with their place in a module.
+
+jaxlib's bindings can emit errors only (remarks from 0.12 on), so the passes report here and
+whoever runs them (the tool, `apply`, a test) decides what becomes of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterator, Sequence
+
+from jaxlib.mlir import ir
+
+from hlo_remat.ir.location import describe_location
+
+
+class Severity(enum.Enum):
+    ERROR = "error"
+    WARNING = "warning"
+    REMARK = "remark"
+    NOTE = "note"
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagnostic:
+    """One message. `location` is MLIR's, or None where there is none to give."""
+
+    severity: Severity
+    message: str
+    location: ir.Location | None = None
+    notes: tuple[Diagnostic, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        yield f"{describe_location(self.location)}: {self.severity.value}: {self.message}"
+        for note in self.notes:
+            yield from note.lines()
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+class Diagnostics:
+    """Collects what the passes say while they run over one module."""
+
+    def __init__(self) -> None:
+        self.all: list[Diagnostic] = []
+
+    @property
+    def errors(self) -> list[Diagnostic]:
+        return [d for d in self.all if d.severity is Severity.ERROR]
+
+    def error(self, at: ir.Location | None, message: str, notes: Sequence[Diagnostic] = ()) -> None:
+        self.all.append(Diagnostic(Severity.ERROR, message, at, tuple(notes)))
+
+    def warning(
+        self, at: ir.Location | None, message: str, notes: Sequence[Diagnostic] = ()
+    ) -> None:
+        self.all.append(Diagnostic(Severity.WARNING, message, at, tuple(notes)))
+
+    def remark(
+        self, at: ir.Location | None, message: str, notes: Sequence[Diagnostic] = ()
+    ) -> None:
+        self.all.append(Diagnostic(Severity.REMARK, message, at, tuple(notes)))
+
+
+def note(at: ir.Location | None, message: str) -> Diagnostic:
+    return Diagnostic(Severity.NOTE, message, at)

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exceptions that hlo_remat raises for its users.
+
+Anything else that escapes from the package is a bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hlo_remat.diagnostics import Diagnostic
+
+
+class HloRematError(Exception):
+    """Base class of every error that hlo_remat raises on purpose."""
+
+
+class PipelineError(HloRematError, ValueError):
+    """A pass pipeline that can't be read: unknown pass, bad option, wrong syntax."""
+
+
+class DiagnosticError(HloRematError, ValueError):
+    """A module that can't be read, verified or rewritten; `diagnostics` says why.
+
+    The message is the diagnostics as text, in `file:line:col: error: ...` form.
+    """
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]):
+        self.diagnostics = tuple(diagnostics)
+        super().__init__("\n".join(str(d) for d in diagnostics))

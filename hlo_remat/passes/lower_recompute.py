@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import dataclasses
+
+from jaxlib.mlir import ir
+
+from hlo_remat.diagnostics import Diagnostics
+from hlo_remat.passes.base import Pass
+
+
+@dataclasses.dataclass(frozen=True)
+class LowerRecompute(Pass):
+    """(being written)."""
+
+    name = "hlo-remat-lower-recompute"
+
+    def run(self, module: ir.Module, diagnostics: Diagnostics) -> None:
+        pass
