@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rematerialisation for JAX training steps, as passes over StableHLO."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from hlo_remat.errors import DiagnosticError as DiagnosticError
+from hlo_remat.errors import HloRematError as HloRematError
+from hlo_remat.errors import PipelineError as PipelineError
+from hlo_remat.errors import UnknownNameError as UnknownNameError
+
+if TYPE_CHECKING:
+    from hlo_remat.frontend.checkpoint import checkpoint as checkpoint
+    from hlo_remat.frontend.checkpoint import checkpoint_name as checkpoint_name
+    from hlo_remat.frontend.checkpoint import remat as remat
+    from hlo_remat.frontend.policies import checkpoint_policies as checkpoint_policies
+
+# What needs jax is imported on first use: hlo-remat-opt starts without it.
+_LAZY = {
+    "checkpoint": "hlo_remat.frontend.checkpoint",
+    "checkpoint_name": "hlo_remat.frontend.checkpoint",
+    "checkpoint_policies": "hlo_remat.frontend.policies",
+    "remat": "hlo_remat.frontend.checkpoint",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'hlo_remat' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, mhlo, mpmd, sdy, stablehlo
@@ -24,3 +26,51 @@ def make_context() -> ir.Context:
 
 
 stablehlo.register_stablehlo_passes()
+
+
+def lowering_context(ctx: Any) -> ir.Context:
+    """The MLIR context of a JAX lowering rule."""
+    return ctx.module_context.context
+
+
+def lowering_module(ctx: Any) -> tuple[ir.SymbolTable, ir.Operation]:
+    """The symbol table and the module that a JAX lowering rule builds into."""
+    return ctx.module_context.symbol_table, ctx.module_context.module.operation
+
+
+def policy_answers() -> tuple[Any, Any, type]:
+    """JAX's Saveable and Recompute, and the class of its Offloadable."""
+    from jax._src.interpreters import partial_eval
+
+    return partial_eval.Saveable, partial_eval.Recompute, partial_eval.Offloadable
+
+
+def names_in_jax_policy(policy: Any) -> list[str] | None:
+    """The names in a policy made by jax.checkpoint_policies.save_only_these_names, else None.
+
+    A dataclass up to JAX 0.10, a closure since.
+    """
+    import jax
+
+    probe = jax.checkpoint_policies.save_only_these_names("probe")
+    if type(policy) is type(probe) and hasattr(policy, "saveable_names"):
+        return sorted(policy.saveable_names)
+    code = getattr(probe, "__code__", None)
+    if code is not None and getattr(policy, "__code__", None) is code:
+        return sorted(policy.__closure__[0].cell_contents)
+    return None
+
+
+def names_in_jaxpr(closed: Any, name_p: Any) -> set[str]:
+    """The names given by `name_p` to values that the outputs of a closed jaxpr depend on."""
+    from jax.extend.core import jaxprs_in_params
+    from jax.interpreters import partial_eval
+
+    live, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars))
+    names, todo = set(), [live]
+    while todo:
+        for eqn in todo.pop().eqns:
+            if eqn.primitive is name_p:
+                names.add(eqn.params["name"])
+            todo.extend(jaxprs_in_params(eqn.params))
+    return names

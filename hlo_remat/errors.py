@@ -30,3 +30,7 @@ class DiagnosticError(HloRematError, ValueError):
     def __init__(self, diagnostics: Sequence[Diagnostic]):
         self.diagnostics = tuple(diagnostics)
         super().__init__("\n".join(str(d) for d in diagnostics))
+
+
+class UnknownNameError(HloRematError, ValueError):
+    """A policy speaks of a name that no `checkpoint_name` in its region gives."""

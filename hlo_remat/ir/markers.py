@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The markers: `stablehlo.composite` ops whose decomposition is an identity.
+
+The only place that spells their names and attributes; docs/markers.md is their specification.
+Each region marker takes values and, last, the region's raw inputs, and returns the values. All four
+markers of a region carry the same raw inputs, which is what pairs them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import func, stablehlo
+
+from hlo_remat.policies import Policy, from_attribute
+
+PREFIX = "hlo_remat."
+VERSION = 1
+
+
+class Kind(enum.Enum):
+    ENTER = "enter"
+    EXIT = "exit"
+    BWD_ENTER = "bwd_enter"
+    BWD_EXIT = "bwd_exit"
+    NAME = "name"
+    RECOMPUTE = "recompute"
+
+
+class Decision(enum.Enum):
+    """What happens to one residual of a region."""
+
+    INPUT = "input"  # one of the region's raw inputs: there anyway
+    SAVE = "save"
+    RECOMPUTE = "recompute"
+    OFFLOAD = "offload"
+
+
+class MarkerError(ValueError):
+    """A marker that breaks the specification."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Region:
+    """What a region's markers say of it.
+
+    `prevent_cse` is one bool, or one for each raw input as in newer JAX. `names` are the
+    `checkpoint_name`s in the traced function, whether the module still has them or not.
+    """
+
+    label: str
+    policy: Policy
+    prevent_cse: bool | tuple[bool, ...] = True
+    names: tuple[str, ...] = ()
+
+    def to_attributes(self, context: ir.Context) -> dict[str, ir.Attribute]:
+        fence: ir.Attribute
+        if isinstance(self.prevent_cse, bool):
+            fence = ir.BoolAttr.get(self.prevent_cse, context)
+        else:
+            fence = ir.DenseBoolArrayAttr.get(list(self.prevent_cse), context)
+        names = [ir.StringAttr.get(n, context) for n in self.names]
+        return {
+            "region": ir.StringAttr.get(self.label, context),
+            "policy": self.policy.to_attribute(context),
+            "prevent_cse": fence,
+            **({"names": ir.ArrayAttr.get(names, context)} if names else {}),
+        }
+
+
+class Marker:
+    """A marker op read from a module.
+
+    `values` are the operands that pass through (results 0 to n), `inputs` the region's raw inputs,
+    `residuals` what hlo-remat-partition adds to a bwd_enter: the values that the backward needs,
+    each with its decision, returned after the cotangents.
+
+    Raises MarkerError where the op breaks the specification.
+    """
+
+    def __init__(self, op: ir.Operation):
+        self.op = op
+        name = ir.StringAttr(op.attributes["name"]).value
+        try:
+            self.kind = Kind(name.removeprefix(PREFIX))
+        except ValueError:
+            raise MarkerError(f"unknown marker '{name}'") from None
+        version = op.attributes["version"] if "version" in op.attributes else None
+        if version is not None and ir.IntegerAttr(version).value > VERSION:
+            raise MarkerError(
+                f"marker '{name}' has version {ir.IntegerAttr(version).value}, this hlo_remat "
+                f"knows versions up to {VERSION}"
+            )
+        attributes = op.attributes
+        self.attributes: dict[str, ir.Attribute] = (
+            {a.name: a.attr for a in ir.DictAttr(attributes["composite_attributes"])}
+            if "composite_attributes" in attributes
+            else {}
+        )
+        operands = list(op.operands)
+        num_inputs = self._get("num_inputs", ir.IntegerAttr, 0)
+        self.decisions = tuple(
+            Decision(ir.StringAttr(d).value) for d in self.attributes.get("decisions", ())
+        )
+        num_values = len(operands) - num_inputs - len(self.decisions)
+        if self.kind is Kind.ENTER:
+            num_values, num_inputs = 0, len(operands)
+        if num_values < 0 or num_inputs < 0:
+            raise MarkerError(f"marker '{name}' has too few operands for its attributes")
+        self.values = operands[:num_values]
+        self.inputs = operands[num_values : num_values + num_inputs]
+        self.residuals = operands[num_values + num_inputs :]
+        if self.kind is not Kind.RECOMPUTE:
+            self._check_results(name)
+
+    def _check_results(self, name: str) -> None:
+        expected = [v.type for v in self.passed]
+        if [r.type for r in self.op.results] != expected:
+            raise MarkerError(f"marker '{name}' must return what it takes: {expected}")
+
+    def _get(self, name: str, kind: Any, default: Any) -> Any:
+        if name not in self.attributes:
+            return default
+        try:
+            return kind(self.attributes[name]).value
+        except ValueError:
+            raise MarkerError(f"attribute '{name}' has the wrong type") from None
+
+    @property
+    def passed(self) -> list[ir.Value]:
+        """The operands that the results are identical to, in the results' order."""
+        return self.inputs if self.kind is Kind.ENTER else self.values + self.residuals
+
+    @property
+    def label(self) -> str:
+        return self._get("region", ir.StringAttr, "")
+
+    @property
+    def name(self) -> str:
+        """The name that a `name` marker gives its value."""
+        return self._get("name", ir.StringAttr, "")
+
+    def region(self) -> Region:
+        """Raises PolicyError or MarkerError."""
+        if "policy" not in self.attributes:
+            raise MarkerError(f"marker '{PREFIX}{self.kind.value}' needs a 'policy' attribute")
+        fence = self.attributes.get("prevent_cse")
+        prevent_cse: bool | tuple[bool, ...] = True
+        if isinstance(fence, ir.DenseBoolArrayAttr):
+            prevent_cse = tuple(fence)
+        elif isinstance(fence, ir.BoolAttr):
+            prevent_cse = fence.value
+        elif fence is not None:
+            raise MarkerError("attribute 'prevent_cse' must be a bool or an array of bools")
+        names = tuple(ir.StringAttr(n).value for n in self.attributes.get("names", ()))
+        return Region(self.label, from_attribute(self.attributes["policy"]), prevent_cse, names)
+
+
+def is_marker(op: ir.Operation) -> bool:
+    """Whether an op whose name is `stablehlo.composite` is one of ours."""
+    return ir.StringAttr(op.attributes["name"]).value.startswith(PREFIX)
+
+
+def identity_function(
+    symbols: ir.SymbolTable, module: ir.Operation, operands: Sequence[ir.Type], results: list[int]
+) -> str:
+    """The name of a private function that returns the arguments `results`, made on first use."""
+    signature = ir.FunctionType.get(list(operands), [operands[i] for i in results])
+    digest = hashlib.sha256(f"{signature}{results}".encode()).hexdigest()[:8]
+    name = f"{PREFIX}identity_{digest}"
+    if name in symbols:
+        return name
+    with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]):
+        function = func.FuncOp(name, signature, visibility="private")
+        with ir.InsertionPoint(function.add_entry_block()):
+            func.ReturnOp([function.arguments[i] for i in results])
+    symbols.insert(function)
+    return name
+
+
+def build_marker(
+    kind: Kind,
+    symbols: ir.SymbolTable,
+    module: ir.Operation,
+    values: Sequence[ir.Value],
+    inputs: Sequence[ir.Value] = (),
+    residuals: Iterable[tuple[ir.Value, Decision]] = (),
+    attributes: dict[str, ir.Attribute] | None = None,
+) -> ir.Operation:
+    """Builds a marker at the current insertion point and location."""
+    residuals = list(residuals)
+    operands = [*values, *inputs, *(r for r, _ in residuals)]
+    passed = list(range(len(values)))
+    if kind is Kind.ENTER:
+        passed = list(range(len(inputs)))
+    passed += range(len(values) + len(inputs), len(operands))
+    types = [o.type for o in operands]
+    attributes = dict(attributes or {})
+    if inputs and kind is not Kind.ENTER:
+        i64 = ir.IntegerType.get_signless(64)
+        attributes["num_inputs"] = ir.IntegerAttr.get(i64, len(inputs))
+    if residuals:
+        attributes["decisions"] = ir.ArrayAttr.get(
+            [ir.StringAttr.get(d.value) for _, d in residuals]
+        )
+    return stablehlo.CompositeOp(
+        [types[i] for i in passed],
+        operands,
+        name=f"{PREFIX}{kind.value}",
+        decomposition=identity_function(symbols, module, types, passed),
+        composite_attributes=ir.DictAttr.get(attributes),
+        version=VERSION,
+    ).operation
