@@ -7,9 +7,11 @@ whoever runs them (the tool, `apply`, a test) decides what becomes of it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from jaxlib.mlir import ir
 
@@ -63,6 +65,32 @@ class Diagnostics:
         self, at: ir.Location | None, message: str, notes: Sequence[Diagnostic] = ()
     ) -> None:
         self.all.append(Diagnostic(Severity.REMARK, message, at, tuple(notes)))
+
+    @contextlib.contextmanager
+    def capture(self, context: ir.Context) -> Iterator[None]:
+        """Collects here what MLIR itself (parser, verifier, native passes) says meanwhile."""
+
+        def collect(native: Any) -> bool:
+            self.all.append(_from_native(native))
+            return True
+
+        # Otherwise jaxlib keeps errors back for its exceptions and handlers see nothing.
+        kept_back, context.emit_error_diagnostics = not context.emit_error_diagnostics, True
+        handler: Any = context.attach_diagnostic_handler(collect)
+        try:
+            yield
+        finally:
+            handler.detach()
+            context.emit_error_diagnostics = not kept_back
+
+
+def _from_native(native: Any) -> Diagnostic:
+    return Diagnostic(
+        Severity(native.severity.name.lower()),
+        native.message,
+        native.location,
+        tuple(_from_native(note) for note in native.notes),
+    )
 
 
 def note(at: ir.Location | None, message: str) -> Diagnostic:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from jaxlib.mlir import ir
 
 
-def _frames(location: ir.Location) -> Iterator[ir.Location]:
+def _frames(location: ir.Location) -> Iterator[ir.FileLineColLoc]:
     """File locations in `location`, innermost first."""
     location = ir.Location.from_attr(location.attr, location.context)
     if isinstance(location, ir.FileLineColLoc):
@@ -26,7 +26,7 @@ def _frames(location: ir.Location) -> Iterator[ir.Location]:
 def file_line_col(location: ir.Location | None) -> tuple[str, int, int] | None:
     """File, line and column of the innermost frame, or None where there is none."""
     frame = None if location is None else next(_frames(location), None)
-    return None if frame is None else (frame.filename.value, frame.start_line, frame.start_col)
+    return None if frame is None else (frame.filename, frame.start_line, frame.start_col)
 
 
 def op_path(location: ir.Location | None) -> str | None:
