@@ -4,22 +4,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from jaxlib.mlir import ir
 
 
 def _frames(location: ir.Location) -> Iterator[ir.FileLineColLoc]:
     """File locations in `location`, innermost first."""
-    location = ir.Location.from_attr(location.attr, location.context)
-    if isinstance(location, ir.FileLineColLoc):
-        yield location
-    elif isinstance(location, ir.NameLoc):
-        yield from _frames(location.child_loc)
-    elif isinstance(location, ir.CallSiteLoc):
-        yield from _frames(location.callee)
-        yield from _frames(location.caller)
-    elif isinstance(location, ir.FusedLoc):
-        for part in location.locations:
+    # Not every location comes from jaxlib as an object of its own class.
+    exact: Any = ir.Location.from_attr(location.attr, location.context)
+    if isinstance(exact, ir.FileLineColLoc):
+        yield exact
+    elif isinstance(exact, ir.NameLoc):
+        child: Any = exact.child_loc
+        yield from _frames(child)
+    elif isinstance(exact, ir.CallSiteLoc):
+        yield from _frames(exact.callee)
+        yield from _frames(exact.caller)
+    elif isinstance(exact, ir.FusedLoc):
+        for part in exact.locations:
             yield from _frames(part)
 
 

@@ -45,6 +45,10 @@ class Option:
             return "|".join(self.choices)
         return "list" if typing.get_origin(self.type) is tuple else self.type.__name__
 
+    @property
+    def default_text(self) -> str:
+        return "none" if self.default in (None, (), "") else _format_value(self.default)
+
 
 class OptionError(ValueError):
     """What is wrong with an option, and where in the text (an offset)."""

@@ -28,7 +28,9 @@ from hlo_remat.passes.base import Pass
 from hlo_remat.passes.options import OptionError, pass_from_text, pass_to_text
 
 _ANCHOR = "builtin.module"
-_NOT_ANCHORED = "expected pass pipeline to be wrapped with the anchor operation type, e.g. 'builtin.module(...)'"
+_NOT_ANCHORED = (
+    f"expected pass pipeline to be wrapped with the anchor operation type, e.g. '{_ANCHOR}(...)'"
+)
 _NATIVE_ERROR = re.compile(r"MLIR Textual PassPipeline Parser:1:(\d+): error: (.*)")
 
 
@@ -123,7 +125,10 @@ def _native_callback(
 ) -> Callable[[ir.Operation, Any], None]:
     def run(_: ir.Operation, native_pass: Any) -> None:
         old_errors = len(diagnostics.errors)
-        pass_.run(module, diagnostics)
+        try:
+            pass_.run(module, diagnostics)
+        except DiagnosticError as error:
+            diagnostics.all.extend(error.diagnostics)
         if len(diagnostics.errors) > old_errors:
             native_pass.signal_pass_failure()
 
