@@ -87,10 +87,18 @@ class Diagnostics:
 def _from_native(native: Any) -> Diagnostic:
     return Diagnostic(
         Severity(native.severity.name.lower()),
-        native.message,
+        _message(native),
         native.location,
         tuple(_from_native(note) for note in native.notes),
     )
+
+
+def _message(native: Any) -> str:
+    try:
+        return native.message
+    except RuntimeError:
+        # MLIR quotes names as they are, and they may be any bytes.
+        return "invalid here (the message quotes a name that is not valid UTF-8)"
 
 
 def note(at: ir.Location | None, message: str) -> Diagnostic:

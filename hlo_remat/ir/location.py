@@ -3,10 +3,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from jaxlib.mlir import ir
+
+# The first string in a printed location, where `"`, `\` and non-ASCII bytes are escaped.
+_QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(rb"\\([0-9A-F]{2}|.)")
+
+
+def _quoted(location: ir.Location) -> str:
+    """The file or name of a location; jaxlib's properties abort if it isn't valid UTF-8."""
+
+    def unescape(match: re.Match[bytes]) -> bytes:
+        return bytes.fromhex(match[1].decode()) if len(match[1]) == 2 else match[1]
+
+    found = _QUOTED.search(str(location).encode())
+    return _ESCAPED.sub(unescape, found[1]).decode(errors="replace") if found else ""
 
 
 def _frames(location: ir.Location) -> Iterator[ir.FileLineColLoc]:
@@ -16,20 +31,22 @@ def _frames(location: ir.Location) -> Iterator[ir.FileLineColLoc]:
     if isinstance(exact, ir.FileLineColLoc):
         yield exact
     elif isinstance(exact, ir.NameLoc):
-        child: Any = exact.child_loc
-        yield from _frames(child)
+        yield from _frames(exact.child_loc)
     elif isinstance(exact, ir.CallSiteLoc):
         yield from _frames(exact.callee)
         yield from _frames(exact.caller)
     elif isinstance(exact, ir.FusedLoc):
-        for part in exact.locations:
+        parts: list[Any] = exact.locations
+        for part in parts:
             yield from _frames(part)
 
 
 def file_line_col(location: ir.Location | None) -> tuple[str, int, int] | None:
     """File, line and column of the innermost frame, or None where there is none."""
     frame = None if location is None else next(_frames(location), None)
-    return None if frame is None else (frame.filename, frame.start_line, frame.start_col)
+    if frame is None:
+        return None
+    return _quoted(frame), frame.start_line, frame.start_col
 
 
 def op_path(location: ir.Location | None) -> str | None:
@@ -37,7 +54,7 @@ def op_path(location: ir.Location | None) -> str | None:
     if location is None:
         return None
     location = ir.Location.from_attr(location.attr, location.context)
-    return location.name_str if isinstance(location, ir.NameLoc) else None
+    return _quoted(location) if isinstance(location, ir.NameLoc) else None
 
 
 def describe_location(location: ir.Location | None) -> str:
@@ -46,3 +63,15 @@ def describe_location(location: ir.Location | None) -> str:
     if place is not None:
         return "{}:{}:{}".format(*place)
     return op_path(location) or "<unknown>"
+
+
+def with_scope(location: ir.Location, scope: str) -> ir.Location:
+    """`location` with `scope` before the last part of the op's name path."""
+    location = ir.Location.from_attr(location.attr, location.context)
+    if isinstance(location, ir.CallSiteLoc):
+        return ir.Location.callsite(with_scope(location.callee, scope), [location.caller])
+    if not isinstance(location, ir.NameLoc):
+        return ir.Location.name(scope, location, location.context)
+    path, slash, last = location.name_str.rpartition("/")
+    name = f"{path}{slash}{scope}/{last}"
+    return ir.Location.name(name, location.child_loc, location.context)
