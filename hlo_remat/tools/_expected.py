@@ -125,5 +125,6 @@ def _expected_line(
 
 
 def _at_comment(source: Source, line: int, message: str, context: ir.Context) -> Diagnostic:
-    location = ir.Location.file(source.path, line, 1, context)
+    column = source.lines[line - 1].index("expected-") + 1
+    location = ir.Location.file(source.path, line, column, context)
     return Diagnostic(Severity.ERROR, message, location)

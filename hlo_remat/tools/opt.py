@@ -165,12 +165,14 @@ def _common_printing(flags: argparse.Namespace) -> dict[str, Any]:
 
 
 def _ir_printing(flags: argparse.Namespace) -> dict[str, Any] | None:
-    when = {
-        "print_before_all": flags.mlir_print_ir_before_all,
-        # On its own print_after_change prints nothing.
-        "print_after_all": flags.mlir_print_ir_after_all or flags.mlir_print_ir_after_change,
+    only_after = {
         "print_after_change": flags.mlir_print_ir_after_change,
         "print_after_failure": flags.mlir_print_ir_after_failure,
+    }
+    when = {
+        "print_before_all": flags.mlir_print_ir_before_all,
+        # The other two say which of these to leave out; on their own they print nothing.
+        "print_after_all": flags.mlir_print_ir_after_all or any(only_after.values()),
     }
     if not any(when.values()):
         return None
@@ -178,7 +180,7 @@ def _ir_printing(flags: argparse.Namespace) -> dict[str, Any] | None:
         "print_module_scope": flags.mlir_print_ir_module_scope,
         "tree_printing_dir_path": flags.mlir_print_ir_tree_dir,
     }
-    return when | where | _common_printing(flags)
+    return when | only_after | where | _common_printing(flags)
 
 
 def _write(path: str, data: bytes) -> None:
