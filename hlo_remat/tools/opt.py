@@ -44,10 +44,11 @@ def _run(argv: Sequence[str]) -> int:
     if flags.list_passes:
         print(pass_list(with_options=False))
         return 0
+    text = flags.pass_pipeline
+    if text is None:
+        text = f"builtin.module({','.join(flags.passes)})"
     try:
-        pipeline = parse_pipeline(
-            flags.pass_pipeline or f"builtin.module({','.join(flags.passes)})"
-        )
+        pipeline = parse_pipeline(text)
     except PipelineError as error:
         _say(str(error))
         return 2
