@@ -4,6 +4,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from hlo_remat._apply import apply as apply
 from hlo_remat.errors import DiagnosticError as DiagnosticError
 from hlo_remat.errors import HloRematError as HloRematError
 from hlo_remat.errors import PipelineError as PipelineError

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import copy
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -74,3 +77,44 @@ def names_in_jaxpr(closed: Any, name_p: Any) -> set[str]:
                 names.add(eqn.params["name"])
             todo.extend(jaxprs_in_params(eqn.params))
     return names
+
+
+def inline_body(
+    function: ir.Operation, arguments: Sequence[ir.Value], location: ir.Location
+) -> list[ir.Value]:
+    """Copies the body of a one-block function to the insertion point; its results there."""
+    with location:  # it crashes without a current location
+        return list(_jax_mlir_ext.inlined_func_call(function, list(arguments), location))
+
+
+def is_lowered(x: Any) -> bool:
+    """Whether `x` is a jax.stages.Lowered, without importing jax for it."""
+    stages = sys.modules.get("jax.stages")
+    return stages is not None and isinstance(x, stages.Lowered)
+
+
+def lowered_platforms(lowered: Any) -> tuple[str, ...]:
+    """The platforms that a Lowered was lowered for, such as ("cpu",)."""
+    return tuple(lowered._lowering._platforms or ())
+
+
+def copy_lowered(
+    lowered: Any,
+    new: Any,
+    module: ir.Module,
+    merge_options: Callable[[dict[str, Any]], dict[str, Any]],
+) -> None:
+    """Makes `new`, an empty jax.stages.Lowered, a copy of `lowered` that compiles `module`.
+
+    `merge_options` maps the compiler options of the user's `jax.jit` to those of the copy.
+    """
+    import jax
+
+    for name in jax.stages.Lowered.__slots__:
+        setattr(new, name, getattr(lowered, name))
+    lowering = copy.copy(lowered._lowering)
+    lowering._hlo = module
+    lowering._executable = None
+    users = dict(lowering._compiler_options_kvs)
+    lowering._compiler_options_kvs = tuple(merge_options(users).items())
+    new._lowering = lowering

@@ -256,3 +256,16 @@ def from_attribute(attribute: ir.Attribute) -> Policy:
             "module; it can't be called here: run the passes there, or use a named policy"
         )
     return cls(**fields)
+
+
+def from_name(kind: str, names: tuple[str, ...] = ()) -> Policy:
+    """The policy of a kind that takes nothing, or names only. Raises PolicyError."""
+    if kind not in KINDS:
+        raise PolicyError(f"unknown policy '{kind}'; the policies are {', '.join(KINDS)}")
+    fields = [f.name for f in dataclasses.fields(KINDS[kind])]
+    if fields and not (len(fields) == 1 and fields[0].startswith("names")):
+        raise PolicyError(f"policy '{kind}' takes {fields}, which an option can't give")
+    if bool(names) != bool(fields):
+        what = "needs names" if fields else "takes no names"
+        raise PolicyError(f"policy '{kind}' {what}")
+    return KINDS[kind](*([names] if fields else []))

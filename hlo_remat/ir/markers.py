@@ -145,6 +145,28 @@ class Marker:
         """The name that a `name` marker gives its value."""
         return self._get("name", ir.StringAttr, "")
 
+    @property
+    def fenced(self) -> tuple[bool, ...]:
+        """For each residual of a recompute marker whether its fence holds it."""
+        mask = self.attributes.get("fenced")
+        if mask is None:
+            return (True,) * len(self.residuals)
+        if not isinstance(mask, ir.DenseBoolArrayAttr) or len(mask) != len(self.residuals):
+            raise MarkerError("attribute 'fenced' must be an array of a bool for each residual")
+        return tuple(mask)
+
+    def operand_of(self, result: int) -> int:
+        """The operand that a result is identical to."""
+        skipped = len(self.inputs) if self.kind is not Kind.ENTER else 0
+        return result if result < len(self.values) else result + skipped
+
+    def result_of(self, operand: int) -> int | None:
+        """The result that is identical to an operand; None for a raw input, which only pairs."""
+        if self.kind is Kind.ENTER or operand < len(self.values):
+            return operand
+        result = operand - len(self.inputs)
+        return result if result >= len(self.values) else None
+
     def region(self) -> Region:
         """Raises PolicyError or MarkerError."""
         if "policy" not in self.attributes:
@@ -214,5 +236,32 @@ def build_marker(
         name=f"{PREFIX}{kind.value}",
         decomposition=identity_function(symbols, module, types, passed),
         composite_attributes=ir.DictAttr.get(attributes),
+        version=VERSION,
+    ).operation
+
+
+def build_recompute(
+    function: str,
+    values: Sequence[ir.Value],
+    kept: Sequence[ir.Value],
+    recomputed: Sequence[ir.Type],
+    decisions: Sequence[Decision],
+    label: str,
+    fenced: Sequence[bool],
+) -> ir.Operation:
+    """Builds a recompute marker whose decomposition is `function`."""
+    operands = [*values, *kept]
+    return stablehlo.CompositeOp(
+        [*(v.type for v in operands), *recomputed],
+        operands,
+        name=f"{PREFIX}{Kind.RECOMPUTE.value}",
+        decomposition=function,
+        composite_attributes=ir.DictAttr.get(
+            {
+                "region": ir.StringAttr.get(label),
+                "decisions": ir.ArrayAttr.get([ir.StringAttr.get(d.value) for d in decisions]),
+                "fenced": ir.DenseBoolArrayAttr.get(list(fenced)),
+            }
+        ),
         version=VERSION,
     ).operation

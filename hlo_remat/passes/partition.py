@@ -2,18 +2,248 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 
 from jaxlib.mlir import ir
 
-from hlo_remat.diagnostics import Diagnostics
-from hlo_remat.passes.base import Pass
+from hlo_remat import policies
+from hlo_remat.diagnostics import Diagnostics, note
+from hlo_remat.ir.index import Index
+from hlo_remat.ir.location import describe_location, op_path
+from hlo_remat.ir.markers import (
+    Decision,
+    Kind,
+    Marker,
+    MarkerError,
+    Region,
+    build_marker,
+)
+from hlo_remat.ir.purity import impure_functions, impure_ops
+from hlo_remat.ir.regions import (
+    Aliases,
+    Forward,
+    constant_ops,
+    forward_of,
+    live_ops,
+    pair_regions,
+    read_markers,
+)
+from hlo_remat.passes.base import Pass, option
+from hlo_remat.policies import Offload, Policy, PolicyError
 
 
 @dataclasses.dataclass(frozen=True)
 class Partition(Pass):
-    """(being written)."""
+    """Decides for each residual of each region: save, recompute or offload.
+
+    A residual is a value of a region's forward that its backward reads. Of the values that the
+    policy lets save, those are saved that the backward or the recompute needs; the rest is
+    recomputed from them and from the region's inputs. What can't be computed twice is saved, with
+    a remark. Inner regions come first. The decisions are written into the region's
+    `hlo_remat.bwd_enter`, which takes the residuals and returns them to the backward.
+
+        %ct = composite "hlo_remat.bwd_enter" %g, %w, %x      ==>
+        %ct, %r0, %r1 = composite "hlo_remat.bwd_enter" %g, %w, %x, %x, %cos
+                            {decisions = ["input", "recompute"]}
+    """
 
     name = "hlo-remat-partition"
+    policy: str = option("", "kind of the policy for every region, instead of the region's own")
+    names: tuple[str, ...] = option((), "names for a policy that takes names")
 
     def run(self, module: ir.Module, diagnostics: Diagnostics) -> None:
-        pass
+        try:
+            policy = policies.from_name(self.policy, self.names) if self.policy else None
+        except PolicyError as error:
+            diagnostics.error(module.operation.location, str(error))
+            return
+        impure = impure_functions(module)
+        symbols = ir.SymbolTable(module.operation)
+        for view in list(module.body.operations):
+            if view.operation.name == "func.func":
+                _Partitioner(module, view.operation, symbols, impure, diagnostics, policy).run()
+
+
+class _Partitioner:
+    """The pass on one function."""
+
+    def __init__(
+        self,
+        module: ir.Module,
+        function: ir.Operation,
+        symbols: ir.SymbolTable,
+        impure: frozenset[str],
+        diagnostics: Diagnostics,
+        policy: Policy | None,
+    ):
+        self.module = module
+        self.symbols = symbols
+        self.diagnostics = diagnostics
+        self.policy = policy
+        self.index = Index(function)
+        self.markers = read_markers(self.index, diagnostics)
+        if self.markers:
+            self.aliases = Aliases(self.index, self.markers)
+            self.impure = impure_ops(self.index, impure)
+            self.is_live = live_ops(self.index, self.aliases, self.impure)
+            self.constant = constant_ops(self.index, self.impure)
+
+    def run(self) -> None:
+        if self.diagnostics.errors or not self.markers:
+            return
+        pairs = pair_regions(self.index, self.markers)
+        # Inner regions' backwards, and backwards of backwards, start later than outer ones'.
+        for bwd_enter in sorted(pairs, reverse=True):
+            enter = pairs[bwd_enter]
+            if self.markers[bwd_enter].decisions:
+                continue
+            if enter is None:
+                self.diagnostics.remark(
+                    self.location(bwd_enter),
+                    f"backward of region '{self.markers[bwd_enter].label}' has no forward in the "
+                    "same block; its residuals are saved",
+                )
+                continue
+            self.partition(enter, bwd_enter)
+
+    def location(self, op: int) -> ir.Location:
+        return self.index.ops[op].location
+
+    def partition(self, enter: int, bwd_enter: int) -> None:
+        try:
+            region = self.markers[bwd_enter].region()
+        except (MarkerError, PolicyError) as error:
+            self.diagnostics.error(self.location(bwd_enter), str(error))
+            return
+        if self.policy is not None:
+            region = dataclasses.replace(region, policy=self.policy)
+        forward = forward_of(self.index, self.aliases, enter, bwd_enter, self.is_live)
+        names = self.names_in(forward)
+        self.check_names(region, names, enter)
+        decisions = self.decide(forward, region, names)
+        self.report_unused_names(region, names, decisions)
+        if decisions:
+            self.rewrite(forward, decisions)
+
+    # -- names ---------------------------------------------------------------------------------
+
+    def names_in(self, forward: Forward) -> dict[int, dict[str, int]]:
+        """Root value -> the names it carries, each with its `name` marker."""
+        names: dict[int, dict[str, int]] = defaultdict(dict)
+        for op in sorted(forward.ops):
+            marker = self.markers.get(op)
+            if marker is not None and marker.kind is Kind.NAME:
+                names[self.root(forward, self.index.results[op][0])][marker.name] = op
+        return names
+
+    def check_names(self, region: Region, names: dict[int, dict[str, int]], enter: int) -> None:
+        there = {name for ops in names.values() for name in ops} | set(region.names)
+        missing = sorted(region.policy.names - there)
+        if missing:
+            self.diagnostics.error(
+                self.location(enter),
+                f"policy {region.policy} of region '{region.label}' speaks of {missing}, but no "
+                f"checkpoint_name in the region gives these names; the names there are: "
+                f"{sorted(there) or 'none'}",
+            )
+
+    def report_unused_names(
+        self, region: Region, names: dict[int, dict[str, int]], decisions: dict[int, Decision]
+    ) -> None:
+        spoken = region.policy.names
+        needed = {name for value in decisions for name in names.get(value, ())}
+        for value, ops in names.items():
+            for name, op in ops.items():
+                if name in spoken - needed and region.policy.decide(self.maker(value), {name}):
+                    self.diagnostics.remark(
+                        self.location(op),
+                        f"the value named '{name}' in region '{region.label}' is not needed by the "
+                        "backward, so it is not saved",
+                    )
+
+    # -- decisions -----------------------------------------------------------------------------
+
+    def root(self, forward: Forward, value: int) -> int:
+        """The value of the region, or its raw input, that `value` is another name of."""
+        for v in self.aliases.chain(value):
+            op = self.index.definer[v]
+            if v in forward.inputs or (op not in forward.ops and op != forward.enter):
+                return v
+            value = v
+        return value
+
+    def maker(self, value: int) -> ir.Operation | None:
+        op = self.index.definer[value]
+        return self.index.ops[op] if op >= 0 else None
+
+    def decide(
+        self, forward: Forward, region: Region, names: dict[int, dict[str, int]]
+    ) -> dict[int, Decision]:
+        """A decision for each value that the backward or the recompute needs."""
+        decisions: dict[int, Decision] = {}
+        todo = [self.root(forward, v) for v in forward.residual_uses]
+        while todo:
+            value = todo.pop()
+            if value in decisions:
+                continue
+            op = self.index.definer[value]
+            if value in forward.inputs:
+                decisions[value] = Decision.INPUT
+            elif op not in forward.ops:
+                if op < 0 or not self.constant[op]:
+                    decisions[value] = Decision.SAVE
+            else:
+                decision = self.decide_value(region, value, names.get(value, {}))
+                decisions[value] = decision
+                if decision is Decision.RECOMPUTE:
+                    todo += [self.root(forward, v) for v in self.index.reads(op)]
+        return decisions
+
+    def decide_value(self, region: Region, value: int, names: dict[str, int]) -> Decision:
+        op = self.index.definer[value]
+        answer = region.policy.decide(self.index.ops[op], names.keys())
+        if isinstance(answer, Offload):
+            return Decision.OFFLOAD
+        if answer:
+            return Decision.SAVE
+        if self.impure[op]:
+            location = self.location(op)
+            self.diagnostics.remark(
+                location,
+                f"'{self.index.names[op]}' in region '{region.label}' can't be computed twice, so "
+                "its result is saved",
+                [note(location, f"made by {op_path(location) or describe_location(location)}")],
+            )
+            return Decision.SAVE
+        return Decision.RECOMPUTE
+
+    # -- rewriting -----------------------------------------------------------------------------
+
+    def rewrite(self, forward: Forward, decisions: dict[int, Decision]) -> None:
+        """Routes every residual through a new bwd_enter that takes it and its decision."""
+        uses = defaultdict(list)
+        for value, value_uses in forward.residual_uses.items():
+            uses[self.root(forward, value)] += value_uses
+        residuals = [
+            v for v in sorted(decisions) if v in uses or decisions[v] is not Decision.RECOMPUTE
+        ]
+        if not residuals:
+            return
+        op = forward.bwd_enter
+        old = self.markers[op]
+        with ir.InsertionPoint(self.index.ops[op]), self.location(op):
+            new = build_marker(
+                Kind.BWD_ENTER,
+                self.symbols,
+                self.module.operation,
+                old.values,
+                old.inputs,
+                [(self.index.values[v], decisions[v]) for v in residuals],
+                attributes=old.attributes,
+            )
+        self.index.replace(op, new, range(len(old.values)))
+        self.markers[op] = Marker(new)
+        first = len(old.values)
+        for k, value in enumerate(residuals):
+            for use in uses.get(value, ()):
+                self.index.set_operand(use, self.index.results[op][first + k])

@@ -2,18 +2,193 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import func
 
 from hlo_remat.diagnostics import Diagnostics
+from hlo_remat.ir.clone import clone_ops
+from hlo_remat.ir.index import Index
+from hlo_remat.ir.location import with_scope
+from hlo_remat.ir.markers import PREFIX, Decision, Kind, Marker, MarkerError, build_recompute
+from hlo_remat.ir.regions import Aliases, read_markers
 from hlo_remat.passes.base import Pass
+from hlo_remat.policies import PolicyError
+
+SCOPE = "rematted_computation"  # what JAX calls it in op names, so profilers group both
 
 
 @dataclasses.dataclass(frozen=True)
 class Recompute(Pass):
-    """(being written)."""
+    """Clones what each recomputed residual depends on into the backward.
+
+    The clones start from the region's inputs and its saved values. They become the decomposition
+    of one `hlo_remat.recompute` composite for each region, which takes the cotangents and those
+    values and returns the cotangents, the values and the recomputed residuals. The clones' op
+    names say `rematted_computation`.
+
+        %ct, %r = composite "hlo_remat.bwd_enter" %g, %x, %x, %cos {decisions = ["input", "recompute"]}
+          ==>
+        %ct, %x1, %r = composite "hlo_remat.recompute" %g, %x {decomposition = @recompute.block}
+    """
 
     name = "hlo-remat-recompute"
 
     def run(self, module: ir.Module, diagnostics: Diagnostics) -> None:
-        pass
+        symbols = ir.SymbolTable(module.operation)
+        for view in list(module.body.operations):
+            if view.operation.name == "func.func":
+                _Recomputer(module, view.operation, symbols, diagnostics).run()
+
+
+class _Recomputer:
+    """The pass on one function."""
+
+    def __init__(
+        self,
+        module: ir.Module,
+        function: ir.Operation,
+        symbols: ir.SymbolTable,
+        diagnostics: Diagnostics,
+    ):
+        self.module = module
+        self.symbols = symbols
+        self.diagnostics = diagnostics
+        self.index = Index(function)
+        self.markers = read_markers(self.index, diagnostics)
+        self.aliases = Aliases(self.index, self.markers)
+        self.scoped: dict[ir.Location, ir.Location] = {}
+
+    def run(self) -> None:
+        if self.diagnostics.errors:
+            return
+        # From the last to the first: an inner region's values are found through the outer one's.
+        for op, marker in sorted(self.markers.items(), reverse=True):
+            if marker.kind is not Kind.BWD_ENTER or not self.is_supported(op, marker):
+                continue
+            if Decision.RECOMPUTE in marker.decisions:
+                self.recompute(op, marker)
+
+    def is_supported(self, op: int, marker: Marker) -> bool:
+        for value, decision in zip(marker.residuals, marker.decisions, strict=True):
+            if decision is Decision.OFFLOAD:
+                self.diagnostics.error(
+                    self.index.ops[op].location,
+                    f"region '{marker.label}' offloads a value of type {value.type}, which this "
+                    "version of hlo_remat can't do; use a policy that saves or recomputes it",
+                )
+                return False
+        return True
+
+    def recompute(self, op: int, marker: Marker) -> None:
+        operands = self.index.operands[op]
+        first = len(marker.values) + len(marker.inputs)
+        residuals = list(zip(operands[first:], marker.decisions, strict=True))
+        targets = [v for v, d in residuals if d is Decision.RECOMPUTE]
+        kept = [(v, d) for v, d in residuals if d is not Decision.RECOMPUTE]
+        origins = {self.aliases.origin(v) for v, _ in kept}
+        ops, extra = self.slice_of(targets, origins)
+        kept += [(v, Decision.SAVE) for v in extra]
+        location = self.index.ops[op].location
+        try:
+            inputs = operands[len(marker.values) : first]
+            fenced = self.fenced(marker, inputs, kept)
+        except (MarkerError, PolicyError) as error:
+            self.diagnostics.error(location, str(error))
+            return
+        values = [self.index.values[v] for v in operands[: len(marker.values)]]
+        leaves = [self.index.values[v] for v, _ in kept]
+        with location:
+            name = self.outline(marker, values, kept, targets, ops)
+            with ir.InsertionPoint(self.index.ops[op]):
+                new = build_recompute(
+                    name,
+                    values,
+                    leaves,
+                    [self.index.values[v].type for v in targets],
+                    [d for _, d in kept],
+                    marker.label,
+                    fenced,
+                )
+        # Results: cotangents, then kept values, then recomputed ones, each in their old order.
+        places = {Decision.RECOMPUTE: len(values) + len(kept), None: len(values)}
+        order = list(range(len(values)))
+        for _, decision in residuals:
+            group = decision if decision is Decision.RECOMPUTE else None
+            order.append(places[group])
+            places[group] += 1
+        self.index.replace(op, new, order)
+        self.markers[op] = Marker(new)
+
+    def fenced(
+        self, marker: Marker, inputs: list[int], kept: list[tuple[int, Decision]]
+    ) -> list[bool]:
+        """For each kept value whether the fence holds it, by the region's prevent_cse."""
+        prevent_cse = marker.region().prevent_cse
+        if isinstance(prevent_cse, bool):
+            return [prevent_cse] * len(kept)
+        if len(prevent_cse) != len(marker.inputs):
+            raise MarkerError(
+                f"'prevent_cse' has {len(prevent_cse)} entries for {len(marker.inputs)} inputs"
+            )
+        by_input = dict(zip(inputs, prevent_cse, strict=True))
+        return [by_input.get(self.aliases.origin(v), any(prevent_cse)) for v, _ in kept]
+
+    def resolve(self, value: int, leaves: set[int]) -> int:
+        """The leaf, or the value really made by an op, that `value` is another name of."""
+        for v in self.aliases.chain(value):
+            if v in leaves:
+                return v
+            value = v
+        return value
+
+    def slice_of(self, targets: list[int], leaves: set[int]) -> tuple[list[int], list[int]]:
+        """The ops that make `targets` from `leaves`, in order, and what else they need."""
+        ops: set[int] = set()
+        extra: list[int] = []
+        todo = list(targets)
+        while todo:
+            value = self.resolve(todo.pop(), leaves)
+            op = self.index.definer[value]
+            if value in leaves or op in ops:
+                continue
+            if op < 0:
+                leaves.add(value)
+                extra.append(value)
+            else:
+                ops.add(op)
+                todo += self.index.reads(op)
+        return sorted(ops), extra
+
+    def outline(
+        self,
+        marker: Marker,
+        values: list[ir.Value],
+        kept: list[tuple[int, Decision]],
+        targets: list[int],
+        ops: list[int],
+    ) -> str:
+        """Builds the function of the recompute; its name."""
+        leaves = [self.aliases.origin(v) for v, _ in kept]
+        inputs = [v.type for v in values] + [self.index.values[v].type for v in leaves]
+        results = inputs + [self.index.values[v].type for v in targets]
+        label = re.sub(r"[^A-Za-z0-9_.$-]", "_", marker.label) or "region"
+        with ir.InsertionPoint(self.module.body):
+            function = func.FuncOp(
+                f"{PREFIX}recompute.{label}", (inputs, results), visibility="private"
+            )
+        self.symbols.insert(function)
+        arguments = list(function.add_entry_block().arguments)
+        mapping = dict(zip(leaves, arguments[len(values) :], strict=True))
+        known = set(leaves)
+        with ir.InsertionPoint(function.entry_block):
+            clone_ops(self.index, ops, mapping, lambda v: self.resolve(v, known), self.relocate)
+            recomputed = [mapping[self.resolve(v, known)] for v in targets]
+            func.ReturnOp([*arguments, *recomputed])
+        return ir.StringAttr(function.operation.attributes["sym_name"]).value
+
+    def relocate(self, location: ir.Location) -> ir.Location:
+        if location not in self.scoped:
+            self.scoped[location] = with_scope(location, SCOPE)
+        return self.scoped[location]

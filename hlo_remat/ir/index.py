@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A function as plain Python lists: one walk over the bindings, then integers only.
+
+Ops and values are numbered in program order, ops in preorder, so that the ops nested in op `i` are
+`i + 1` up to, not including, `end[i]`, and `i < j` in one block means that `i` comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from jaxlib.mlir import ir
+
+Use = tuple[int, int]  # op, operand number
+
+
+class Index:
+    """Ops, values and uses of a function, kept in step by `replace` and `set_operand`."""
+
+    def __init__(self, function: ir.Operation):
+        self.ops: list[ir.Operation] = []
+        self.names: list[str] = []
+        self.operands: list[list[int]] = []
+        self.results: list[list[int]] = []
+        self.end: list[int] = []
+        self.parent: list[int] = []  # op that the op is nested in, -1 at the top
+        self.block: list[int] = []
+        self.values: list[ir.Value] = []
+        self.definer: list[int] = []  # op of a result; ~op for an argument of a block in that op
+        self.uses: list[dict[Use, None]] = []  # dictionaries as ordered sets
+        self.blocks: list[list[int]] = []  # ops of each block in order
+        self._ids: dict[ir.Value, int] = {}
+        for region in function.regions:
+            self._add_region(region, -1)
+
+    def _add_region(self, region: ir.Region, parent: int) -> None:
+        for block in region.blocks:
+            number = len(self.blocks)
+            members: list[int] = []
+            self.blocks.append(members)
+            for argument in block.arguments:
+                self.definer[self._number(argument)] = ~parent if parent >= 0 else -1
+            for view in block.operations:
+                members.append(self._add_op(view.operation, parent, number))
+
+    def _add_op(self, op: ir.Operation, parent: int, block: int) -> int:
+        i = len(self.ops)
+        operands = [self._number(v) for v in op.operands]
+        self.ops.append(op)
+        self.names.append(op.name)
+        self.operands.append(operands)
+        self.parent.append(parent)
+        self.block.append(block)
+        for k, v in enumerate(operands):
+            self.uses[v][i, k] = None
+        results = [self._number(v) for v in op.results]
+        for v in results:
+            self.definer[v] = i
+        self.results.append(results)
+        self.end.append(i + 1)
+        for region in op.regions:
+            self._add_region(region, i)
+        self.end[i] = len(self.ops)
+        return i
+
+    def _number(self, value: ir.Value) -> int:
+        number = self._ids.setdefault(value, len(self.values))
+        if number == len(self.values):
+            self.values.append(value)
+            self.definer.append(-1)
+            self.uses.append({})
+        return number
+
+    def in_block(self, op: int, block: int) -> int:
+        """The op of `block` that `op` is, or is nested in."""
+        while self.block[op] != block:
+            op = self.parent[op]
+        return op
+
+    def reads(self, op: int) -> Iterator[int]:
+        """The values that an op reads: its operands, and what its regions capture."""
+        yield from self.operands[op]
+        for nested in range(op + 1, self.end[op]):
+            for v in self.operands[nested]:
+                if not self._is_inside(v, op):
+                    yield v
+
+    def _is_inside(self, value: int, op: int) -> bool:
+        definer = self.definer[value]
+        home = definer if definer >= 0 else ~definer
+        return op <= home < self.end[op]
+
+    def set_operand(self, use: Use, value: int) -> None:
+        op, k = use
+        del self.uses[self.operands[op][k]][use]
+        self.operands[op][k] = value
+        self.uses[value][use] = None
+        self.ops[op].operands[k] = self.values[value]
+
+    def replace(self, i: int, op: ir.Operation, kept: Sequence[int]) -> None:
+        """Puts `op`, built in the place of op `i`, in its stead and erases op `i`.
+
+        Result k of the old op becomes result `kept[k]` of the new one.
+        """
+        for k, v in enumerate(self.operands[i]):
+            del self.uses[v][i, k]
+        new_results = [self._number(v) for v in op.results]
+        for old, k in zip(self.results[i], kept, strict=True):
+            new = new_results[k]
+            for use in list(self.uses[old]):
+                self.set_operand(use, new)
+        self.ops[i].erase()
+        self.ops[i], self.names[i], self.results[i] = op, op.name, new_results
+        self.operands[i] = [self._number(v) for v in op.operands]
+        for k, v in enumerate(self.operands[i]):
+            self.uses[v][i, k] = None
+        for v in new_results:
+            self.definer[v] = i
+
+
+def nested_ops(op: ir.Operation) -> list[ir.Operation]:
+    """The ops in the regions of `op`, at any depth, in preorder."""
+    found: list[ir.Operation] = []
+
+    def visit(nested: ir.Operation) -> ir.WalkResult:
+        found.append(nested)
+        return ir.WalkResult.ADVANCE
+
+    for region in op.regions:
+        for block in region.blocks:
+            for view in block.operations:
+                view.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pipeline that `apply` runs when nobody says otherwise."""
+
+from __future__ import annotations
+
+from hlo_remat.passes.inline import Inline
+from hlo_remat.passes.lower_recompute import LowerRecompute
+from hlo_remat.passes.partition import Partition
+from hlo_remat.passes.pipeline import Pipeline, pipeline_of
+from hlo_remat.passes.recompute import Recompute
+from hlo_remat.passes.strip import Strip
+
+
+def default_pipeline(
+    partition: Partition | None = None, lower: LowerRecompute | None = None
+) -> Pipeline:
+    """Every pass in order, then `symbol-dce` for the functions left over.
+
+    No `cse`: it would merge a recompute in a branch with the forward, as XLA would.
+    """
+    return pipeline_of(
+        Inline(),
+        partition or Partition(),
+        Recompute(),
+        lower or LowerRecompute(),
+        Strip(),
+        "symbol-dce",
+    )
