@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The passes, in pipeline order. This list is the registry: a new pass is one file and one line."""
 
-from hlo_remat.passes.base import Pass
+from hlo_remat.passes.base import NamedPipeline, Pass
 from hlo_remat.passes.inline import Inline
 from hlo_remat.passes.lower_recompute import LowerRecompute
 from hlo_remat.passes.partition import Partition
@@ -9,3 +9,11 @@ from hlo_remat.passes.recompute import Recompute
 from hlo_remat.passes.strip import Strip
 
 PASSES: tuple[type[Pass], ...] = (Inline, Partition, Recompute, LowerRecompute, Strip)
+
+PIPELINES: tuple[NamedPipeline, ...] = (
+    NamedPipeline(
+        "hlo-remat-pipeline",
+        "Runs all of the passes in order, then `symbol-dce`: what `apply` does.",
+        (*PASSES, "symbol-dce"),
+    ),
+)

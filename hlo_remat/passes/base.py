@@ -3,7 +3,8 @@
 
 A pass is declared in one place. Its class docstring is its documentation (first line the summary,
 the rest the description with the IR before and after), `name` is its flag, and each field made by
-`option` is an option with type, default and help. `--help` and docs/passes.md are written from that.
+`option` is an option with type, default and help. From that `--help` and docs/passes.md are
+written.
 """
 
 from __future__ import annotations
@@ -38,3 +39,16 @@ class Pass:
         work on a copy.
         """
         raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedPipeline:
+    """Passes, and native ones as text, under one name. Its options are those of its passes."""
+
+    name: str
+    summary: str
+    elements: tuple[type[Pass] | str, ...]
+
+    @property
+    def pass_types(self) -> list[type[Pass]]:
+        return [element for element in self.elements if not isinstance(element, str)]

@@ -15,7 +15,7 @@ import dataclasses
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 if typing.TYPE_CHECKING:
@@ -73,27 +73,32 @@ def declared_options(pass_type: type[Pass]) -> tuple[Option, ...]:
     )
 
 
-def pass_from_text(pass_type: type[Pass], text: str) -> Pass:
-    """A pass from the text between the braces. Raises OptionError."""
-    declared = {option.name: option for option in declared_options(pass_type)}
-    values: dict[str, Any] = {}
+def passes_from_text(owner: str, pass_types: Sequence[type[Pass]], text: str) -> list[Pass]:
+    """Passes from the text between the braces after `owner`: a pass, or a pipeline of several.
+
+    Every option goes to the passes that declare it. Raises OptionError.
+    """
+    values: dict[type[Pass], dict[str, Any]] = {pass_type: {} for pass_type in pass_types}
+    seen: set[str] = set()
     for offset, key, value in _key_values(text):
-        option = declared.get(key)
-        if option is None:
-            known = ", ".join(declared) or "none"
+        takers = [(t, o) for t in pass_types for o in declared_options(t) if o.name == key]
+        if not takers:
+            known = ", ".join(o.name for t in pass_types for o in declared_options(t)) or "none"
             raise OptionError(
-                offset, f"no such option {key}; the options of '{pass_type.name}' are: {known}"
+                offset, f"no such option {key}; the options of '{owner}' are: {known}"
             )
-        if option.field in values:
+        if key in seen:
             raise OptionError(offset, f"for the --{key} option: may only occur zero or one times!")
-        try:
-            values[option.field] = _parse_value(option, value)
-        except ValueError as error:
-            raise OptionError(offset, f"for the --{key} option: {error}") from None
+        seen.add(key)
+        for pass_type, option in takers:
+            try:
+                values[pass_type][option.field] = _parse_value(option, value)
+            except ValueError as error:
+                raise OptionError(offset, f"for the --{key} option: {error}") from None
     try:
-        return pass_type(**values)
+        return [pass_type(**fields) for pass_type, fields in values.items()]
     except ValueError as error:
-        raise OptionError(0, f"{error}") from None
+        raise OptionError(0, str(error)) from None
 
 
 def pass_to_text(pass_: Pass) -> str:

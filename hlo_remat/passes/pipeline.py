@@ -24,8 +24,8 @@ from hlo_remat import passes
 from hlo_remat._compat import make_context
 from hlo_remat.diagnostics import Diagnostics
 from hlo_remat.errors import DiagnosticError, PipelineError
-from hlo_remat.passes.base import Pass
-from hlo_remat.passes.options import OptionError, pass_from_text, pass_to_text
+from hlo_remat.passes.base import NamedPipeline, Pass
+from hlo_remat.passes.options import OptionError, pass_to_text, passes_from_text
 
 _ANCHOR = "builtin.module"
 _NOT_ANCHORED = (
@@ -142,7 +142,9 @@ class _Parser:
         # One line, so that columns of the native parser are offsets here.
         self.text = re.sub(r"\s", " ", text)
         self.context = make_context()
-        self.registry = {pass_type.name: pass_type for pass_type in passes.PASSES}
+        # A pass is a pipeline of itself.
+        single = [NamedPipeline(p.name, "", (p,)) for p in passes.PASSES]
+        self.registry = {pipeline.name: pipeline for pipeline in (*single, *passes.PIPELINES)}
 
     def parse(self) -> Iterator[Pass | str]:
         opening = re.match(rf" *{re.escape(_ANCHOR)} *\(", self.text)
@@ -150,7 +152,7 @@ class _Parser:
         if not opening or self.text[closing] != ")":
             self.fail(0, _NOT_ANCHORED)
         for begin, end in self.spans(opening.end(), closing):
-            yield self.element(begin, end)
+            yield from self.element(begin, end)
 
     def spans(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """The spans between top-level commas in [begin, end), without surrounding spaces."""
@@ -190,30 +192,34 @@ class _Parser:
         begin += len(text) - len(text.lstrip())
         return begin, begin + len(text.strip())
 
-    def element(self, begin: int, end: int) -> Pass | str:
+    def element(self, begin: int, end: int) -> list[Pass | str]:
         name = self.name(begin, end)
         if name in self.registry:
-            return self.own_pass(self.registry[name], begin, end)
+            return self.own(self.registry[name], begin, end)
         self.refuse_nested_own_pass(begin, end)
-        return self.native(begin, end)
+        return [self.native(begin, end)]
 
     def name(self, begin: int, end: int) -> str:
         return re.split(r"[ {(]", self.text[begin:end], maxsplit=1)[0]
 
-    def own_pass(self, pass_type: type[Pass], begin: int, end: int) -> Pass:
-        at = begin + len(pass_type.name)
-        at += len(self.text[at:end]) - len(self.text[at:end].lstrip())
-        if at == end:
-            return pass_type()
-        if self.text[at] != "{":
-            self.fail(at, "expected ',' after parsing pipeline")
-        close = self.closing_brace(at, end)
+    def own(self, pipeline: NamedPipeline, begin: int, end: int) -> list[Pass | str]:
+        options_begin, options_end = self.options(begin + len(pipeline.name), end)
+        options = self.text[options_begin:options_end]
+        try:
+            made = iter(passes_from_text(pipeline.name, pipeline.pass_types, options))
+        except OptionError as error:
+            self.fail(options_begin + error.offset, str(error))
+        return [e if isinstance(e, str) else next(made) for e in pipeline.elements]
+
+    def options(self, begin: int, end: int) -> tuple[int, int]:
+        """The span between the braces after a pass name, empty if there are none."""
+        begin, end = self.stripped(begin, end)
+        if begin == end:
+            return end, end
+        close = self.closing_brace(begin, end) if self.text[begin] == "{" else begin - 1
         if close + 1 != end:
             self.fail(close + 1, "expected ',' after parsing pipeline")
-        try:
-            return pass_from_text(pass_type, self.text[at + 1 : close])
-        except OptionError as error:
-            self.fail(at + 1 + error.offset, str(error))
+        return begin + 1, close
 
     def refuse_nested_own_pass(self, begin: int, end: int) -> None:
         opening = self.text.find("(", begin, end)

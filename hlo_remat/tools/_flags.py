@@ -87,6 +87,8 @@ def pass_list(*, with_options: bool) -> str:
         lines.append(_entry(pass_type.name, summary(pass_type)))
         if with_options:
             lines += _option_lines(pass_type)
+    lines += ["", "pipelines, with the options of their passes:"]
+    lines += [_entry(pipeline.name, pipeline.summary) for pipeline in passes.PIPELINES]
     lines += ["", "native passes:"]
     lines += [_entry(name, help) for name, help in _NATIVE.items()]
     return "\n".join(lines)
@@ -114,7 +116,8 @@ def _normalized(argument: str) -> str:
 
 
 def _flagged_passes() -> list[str]:
-    return [pass_type.name for pass_type in passes.PASSES] + list(_NATIVE)
+    pipelines = [pipeline.name for pipeline in passes.PIPELINES]
+    return [pass_type.name for pass_type in passes.PASSES] + pipelines + list(_NATIVE)
 
 
 class _AppendPass(argparse.Action):

@@ -31,7 +31,11 @@ def summary(pass_type: type[Pass]) -> str:
 def passes_markdown() -> str:
     """The text of docs/passes.md."""
     sections = ("\n".join(_section(pass_type)) for pass_type in passes.PASSES)
-    return "\n".join([_HEADING, *sections])
+    pipelines = (
+        f"## `{pipeline.name}`\n\n{pipeline.summary} Its options are those of its passes.\n"
+        for pipeline in passes.PIPELINES
+    )
+    return "\n".join([_HEADING, *sections, *pipelines])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,7 +3,7 @@ import dataclasses
 from typing import Literal
 
 from hlo_remat import passes
-from hlo_remat.passes.base import Pass, option
+from hlo_remat.passes.base import NamedPipeline, Pass, option
 from hlo_remat.tools import docs
 
 
@@ -30,11 +30,16 @@ before   ==>   after
 | --- | --- | --- | --- |
 | `kind` | small\\|large | small | how much of it |
 | `names` | list | none | which ones |
+
+## `examples`
+
+Runs it. Its options are those of its passes.
 """
 
 
 def test_passes_are_documented(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(passes, "PASSES", (Example,))
+    monkeypatch.setattr(passes, "PIPELINES", (NamedPipeline("examples", "Runs it.", (Example,)),))
     path = tmp_path / "passes.md"
     assert docs.main([str(path), "--check"]) == 1
     assert docs.main([str(path)]) == 0

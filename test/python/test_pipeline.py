@@ -9,7 +9,8 @@ from hlo_remat import passes
 from hlo_remat._compat import make_context
 from hlo_remat.diagnostics import Diagnostics, Severity, note
 from hlo_remat.errors import DiagnosticError, PipelineError
-from hlo_remat.passes.base import Pass, option
+from hlo_remat.passes.base import NamedPipeline, Pass, option
+from hlo_remat.passes.default import default_pipeline
 from hlo_remat.passes.pipeline import parse_pipeline, pipeline_of
 
 TWICE = """
@@ -276,6 +277,22 @@ def test_passes_are_named_in_dumps_and_timing(capfd):
     assert "Execution time report" in printed
 
 
+def test_a_named_pipeline_gives_options_to_its_passes(monkeypatch):
+    named = NamedPipeline("all", "Runs all.", (Raises, "cse", Example))
+    monkeypatch.setattr(passes, "PIPELINES", (named,))
+    pipeline = parse_pipeline("builtin.module(symbol-dce,all{fast names=a})")
+    assert pipeline == pipeline_of("symbol-dce", Raises(), "cse", Example(fast=True, names=("a",)))
+    assert parse_pipeline("builtin.module(all)") == pipeline_of(Raises(), "cse", Example())
+    with pytest.raises(PipelineError, match="no such option nope; the options of 'all' are: mem"):
+        parse_pipeline("builtin.module(all{nope})")
+    with pytest.raises(PipelineError, match="'all' runs on the whole module"):
+        parse_pipeline("builtin.module(func.func(all))")
+
+
+def test_the_named_pipeline_is_the_default_one():
+    assert parse_pipeline("builtin.module(hlo-remat-pipeline)") == default_pipeline()
+
+
 def test_names_are_unique():
-    names = [pass_type.name for pass_type in passes.PASSES]
+    names = [own.name for own in (*passes.PASSES, *passes.PIPELINES)]
     assert len(set(names)) == len(names)
