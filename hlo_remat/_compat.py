@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import inspect
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -41,42 +44,83 @@ def lowering_module(ctx: Any) -> tuple[ir.SymbolTable, ir.Operation]:
     return ctx.module_context.symbol_table, ctx.module_context.module.operation
 
 
-def policy_answers() -> tuple[Any, Any, type]:
+def policy_answers() -> tuple[Any, Any, Any]:
     """JAX's Saveable and Recompute, and the class of its Offloadable."""
     from jax._src.interpreters import partial_eval
 
     return partial_eval.Saveable, partial_eval.Recompute, partial_eval.Offloadable
 
 
-def names_in_jax_policy(policy: Any) -> list[str] | None:
-    """The names in a policy made by jax.checkpoint_policies.save_only_these_names, else None.
+def jax_policy(policy: Any) -> tuple[str, dict[str, Any]] | None:
+    """Which function of jax.checkpoint_policies made a policy, and its arguments; else None.
 
-    A dataclass up to JAX 0.10, a closure since.
+    A dataclass up to JAX 0.10 for some, a closure for the others and since.
     """
-    import jax
+    from jax._src import ad_checkpoint
 
-    probe = jax.checkpoint_policies.save_only_these_names("probe")
-    if type(policy) is type(probe) and hasattr(policy, "saveable_names"):
-        return sorted(policy.saveable_names)
-    code = getattr(probe, "__code__", None)
-    if code is not None and getattr(policy, "__code__", None) is code:
-        return sorted(policy.__closure__[0].cell_contents)
-    return None
+    if getattr(policy, "__module__", None) != ad_checkpoint.__name__:
+        return None
+    if dataclasses.is_dataclass(policy):
+        words = re.findall("[A-Z][a-z]+", type(policy).__name__)
+        return "_".join(words).lower(), dict(vars(policy))
+    return policy.__qualname__.split(".")[0], dict(inspect.getclosurevars(policy).nonlocals)
 
 
-def names_in_jaxpr(closed: Any, name_p: Any) -> set[str]:
-    """The names given by `name_p` to values that the outputs of a closed jaxpr depend on."""
-    from jax.extend.core import jaxprs_in_params
+def jax_name(eqn: Any) -> str | None:
+    """The name that an equation gives, where it is one of JAX's own checkpoint_name."""
+    from jax._src import ad_checkpoint
+
+    if eqn.primitive is ad_checkpoint.name_p:
+        return eqn.params["name"]
+    primitive = eqn.params.get("_prim")  # with JAX_REMAT3=1
+    return primitive.name if isinstance(primitive, ad_checkpoint.CheckpointName) else None
+
+
+def with_rules(params: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """An equation's parameters with `change` made to the jaxprs of its custom derivatives."""
+    from jax._src import linear_util
+
+    def changed(rule: Any) -> Any:
+        def call(*which: bool) -> Any:
+            jaxpr, *rest = rule.call_wrapped(*which)
+            return change(jaxpr), *rest
+
+        return linear_util.wrap_init(call, debug_info=rule.debug_info)
+
+    rules = ("fwd_jaxpr_thunk", "jvp_jaxpr_fun")
+    return {k: changed(v) if k in rules else v for k, v in params.items()}
+
+
+def has_fwd_rule(eqn: Any) -> bool:
+    """Whether an equation calls a custom_vjp function."""
+    return "fwd_jaxpr_thunk" in eqn.params
+
+
+def fwd_rule_source(eqn: Any) -> str:
+    """Which function the fwd rule of a custom_vjp call is."""
+    debug_info = eqn.params["fwd_jaxpr_thunk"].debug_info
+    return f"{debug_info.func_name} {debug_info.func_src_info}"
+
+
+def fwd_rule_jaxpr(eqn: Any) -> Any:
+    """The jaxpr of the fwd rule of a custom_vjp call, traced now if it was not yet."""
+    num_args = len(eqn.invars) - eqn.params["num_consts"]
+    return eqn.params["fwd_jaxpr_thunk"].call_wrapped(*[True] * num_args)[0]
+
+
+def live_equations(jaxpr: Any) -> Any:
+    """A jaxpr without the equations that its outputs don't depend on."""
     from jax.interpreters import partial_eval
 
-    live, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars))
-    names, todo = set(), [live]
-    while todo:
-        for eqn in todo.pop().eqns:
-            if eqn.primitive is name_p:
-                names.add(eqn.params["name"])
-            todo.extend(jaxprs_in_params(eqn.params))
-    return names
+    return partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[0]
+
+
+def hide_frames(path: str) -> None:
+    """Leaves files below `path` out of JAX's tracebacks and of the locations of ops."""
+    from jax._src import source_info_util, traceback_util
+
+    source_info_util.register_exclusion(path)
+    traceback_util.register_exclusion(path)
 
 
 def inline_body(

@@ -238,7 +238,8 @@ def from_attribute(attribute: ir.Attribute) -> Policy:
     """Reads what `Policy.to_attribute` wrote. Raises PolicyError on anything else."""
     if not isinstance(attribute, ir.DictAttr):
         raise PolicyError(f"a policy is a dictionary with a 'kind', not {attribute}")
-    fields = {named.name: _from_attribute(named.attr) for named in attribute}
+    named: Any = attribute  # its stub has no __iter__
+    fields = {n.name: _from_attribute(n.attr) for n in named}
     kind = fields.pop("kind", None)
     if kind not in KINDS:
         raise PolicyError(f"unknown policy kind '{kind}'; the kinds are {', '.join(KINDS)}")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import types
 from collections.abc import Callable, Set
@@ -120,8 +121,21 @@ def as_policy(policy: Any) -> Policy:
             "policy must be one of hlo_remat.checkpoint_policies, one of jax.checkpoint_policies, "
             f"or a callable policy(prim, *avals, **params); got {policy!r}"
         )
-    names = _compat.names_in_jax_policy(policy)
-    return _register(policy) if names is None else save_only_these_names(*names)
+    return _from_jax_factory(policy) or _register(policy)
+
+
+def _from_jax_factory(policy: Callable[..., Any]) -> Policy | None:
+    """Ours, from a policy that a function in jax.checkpoint_policies made."""
+    name, given = _compat.jax_policy(policy) or ("", {})
+    factory = getattr(checkpoint_policies, name, None)
+    if factory is None:
+        return None
+    # Sets of names are sorted, so that the lowered text is the same in each process.
+    values = {k: sorted(v) if isinstance(v, Set) else v for k, v in given.items()}
+    parameters = inspect.signature(factory).parameters.values()
+    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+        return factory(*itertools.chain(*values.values()))
+    return factory(**values)
 
 
 def _register(policy: Callable[..., Any]) -> Policy:
@@ -136,9 +150,7 @@ def _register(policy: Callable[..., Any]) -> Policy:
     return policies.Custom(key)
 
 
-def _ask(
-    policy: Callable[..., Any], op: ir.Operation | None, names: Set[str]
-) -> policies.Decision:
+def _ask(policy: Callable[..., Any], op: ir.Operation | None, names: Set[str]) -> policies.Decision:
     answers = [policy(p, *avals, **params) for p, avals, params in readback.read(op, names)]
     decisions = [_as_decision(policy, answer) for answer in answers]
     if any(d is True for d in decisions):
@@ -147,8 +159,8 @@ def _ask(
 
 
 def _as_decision(policy: Callable[..., Any], answer: Any) -> policies.Decision:
-    if answer is None or isinstance(answer, bool):
-        return bool(answer)
+    if isinstance(answer, bool):
+        return answer
     saveable, recompute, offloadable = _compat.policy_answers()
     if answer is saveable or answer is recompute:
         return answer is saveable

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The identity primitives behind `checkpoint`, with their rules.
 
-`marker_p` passes its values through and carries the region's raw inputs beside them, so that JAX's
-own partial evaluation brings these to the backward. Its tangents go through `tangent_p`, which is
-linear in them and whose transpose is the marker of the backward. No rule does more than an identity.
+`marker_p` passes its values through and carries the region's raw inputs beside them, so that
+JAX's own partial evaluation brings these to the backward. Its tangents go through `tangent_p`,
+which is linear in them and whose transpose is the marker of the backward. No rule does more than
+an identity.
 """
 
 from __future__ import annotations
@@ -82,8 +83,10 @@ def _tangent_transpose(
     cotangents: Any, *args: Any, kind: Kind, num_inputs: int, region: Region
 ) -> list[Any]:
     inputs = args[len(args) - num_inputs :]
-    result = list(cotangents)
-    live = [i for i, ct in enumerate(cotangents) if not isinstance(ct, ad.Zero)]
+    # A tangent that is known is no linear argument: it gets no cotangent.
+    linear = [ad.is_undefined_primal(a) for a in args[: len(args) - num_inputs]]
+    result = [ct if used else None for ct, used in zip(cotangents, linear, strict=True)]
+    live = [i for i, ct in enumerate(result) if ct is not None and not isinstance(ct, ad.Zero)]
     if live:
         passed = marker_p.bind(
             *(cotangents[i] for i in live),
@@ -145,7 +148,7 @@ def _lower_marker(
 
 def _lower_name(ctx: mlir.LoweringRuleContext, x: Any, *, name: str) -> Any:
     symbols, module = _compat.lowering_module(ctx)
-    attributes = {"name": mlir.ir.StringAttr.get(name)}
+    attributes: dict[str, mlir.ir.Attribute] = {"name": mlir.ir.StringAttr.get(name)}
     return build_marker(Kind.NAME, symbols, module, [x], attributes=attributes).results
 
 
