@@ -36,16 +36,18 @@ def _changed(jaxpr: Any) -> Any:
     if not isinstance(jaxpr, Jaxpr):
         inner = with_our_names(jaxpr.jaxpr)
         return jaxpr if inner is jaxpr.jaxpr else jaxpr.replace(jaxpr=inner)
-    eqns = [new for eqn in jaxpr.eqns for new in _changed_equation(eqn)]
+    # Of an inner region, JAX's names already have ours beside them.
+    done = {id(eqn.invars[0]) for eqn in jaxpr.eqns if eqn.primitive is name_p}
+    eqns = [new for eqn in jaxpr.eqns for new in _changed_equation(eqn, done)]
     same = len(eqns) == len(jaxpr.eqns) and all(map(operator.is_, eqns, jaxpr.eqns))
     return jaxpr if same else jaxpr.replace(eqns=eqns)
 
 
-def _changed_equation(eqn: Any) -> Sequence[Any]:
+def _changed_equation(eqn: Any, done: Set[int]) -> Sequence[Any]:
     name = _compat.jax_name(eqn)
     if name is not None:
         out = eqn.outvars[0]
-        if isinstance(out, DropVar):
+        if isinstance(out, DropVar) or id(out) in done:
             return [eqn]
         between = Var(out.aval)
         ours = eqn.replace(primitive=name_p, params={"name": name}, invars=[between])

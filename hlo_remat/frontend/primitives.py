@@ -100,7 +100,14 @@ def _tangent_transpose(
     return [*result, *(None for _ in inputs)]
 
 
+def _marker_transpose(cotangents: Any, *args: Any, **_: Any) -> list[Any]:
+    # Of a linear function itself (jax.linear_transpose): its inputs are unknown, so no marker.
+    return [*cotangents, *(None for _ in args[len(cotangents) :])]
+
+
 ad.primitive_jvps[marker_p] = _marker_jvp
+ad.primitive_transposes[marker_p] = _marker_transpose
+ad.primitive_transposes[name_p] = lambda ct, x, *, name: [ct]
 ad.primitive_jvps[tangent_p] = _tangent_jvp
 ad.primitive_transposes[tangent_p] = _tangent_transpose
 ad.primitive_jvps[name_p] = lambda xs, ts, *, name: (name_p.bind(*xs, name=name), ts[0])
