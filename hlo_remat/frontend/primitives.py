@@ -9,6 +9,7 @@ an identity.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -144,16 +145,31 @@ partial_eval.dce_rules[marker_p] = _dce
 partial_eval.dce_rules[tangent_p] = _dce
 
 
+def _has_static_shape(value: Any) -> bool:
+    # With others XLA's shape refinement fails: a composite's decomposition has shapes of its own.
+    return mlir.ir.RankedTensorType(value.type).has_static_shape
+
+
 def _lower_marker(
     ctx: mlir.LoweringRuleContext, *args: Any, kind: Kind, num_inputs: int, region: Region
 ) -> Any:
     values, inputs = args[: len(args) - num_inputs], args[len(args) - num_inputs :]
+    if not all(map(_has_static_shape, args)):
+        if kind is Kind.ENTER:
+            warnings.warn(
+                f"region '{region.label}' has symbolic shapes: hlo_remat leaves it as it is and "
+                "all its residuals are stored",
+                stacklevel=2,
+            )
+        return _passed(*args, kind=kind, num_inputs=num_inputs)
     attributes = region.to_attributes(_compat.lowering_context(ctx))
     symbols, module = _compat.lowering_module(ctx)
     return build_marker(kind, symbols, module, values, inputs, attributes=attributes).results
 
 
 def _lower_name(ctx: mlir.LoweringRuleContext, x: Any, *, name: str) -> Any:
+    if not _has_static_shape(x):
+        return [x]
     symbols, module = _compat.lowering_module(ctx)
     attributes: dict[str, mlir.ir.Attribute] = {"name": mlir.ir.StringAttr.get(name)}
     return build_marker(Kind.NAME, symbols, module, [x], attributes=attributes).results

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Set
 from typing import Any
 
@@ -15,11 +16,11 @@ from jaxlib.mlir.dialects import stablehlo
 
 # StableHLO ops whose JAX primitive has another name.
 _RENAMED = {
-    "abs": "abs",
-    "add": "add",
-    "broadcast_in_dim": "broadcast_in_dim",
+    "all_reduce": "psum",
+    "case": "cond",
     "convert": "convert_element_type",
     "cosine": "cos",
+    "count_leading_zeros": "clz",
     "divide": "div",
     "exponential": "exp",
     "exponential_minus_one": "expm1",
@@ -28,27 +29,37 @@ _RENAMED = {
     "minimum": "min",
     "multiply": "mul",
     "negate": "neg",
+    "popcnt": "population_count",
     "power": "pow",
     "remainder": "rem",
+    "reverse": "rev",
+    "round_nearest_even": "round",
     "select": "select_n",
     "sine": "sin",
     "subtract": "sub",
-    "transpose": "transpose",
+}
+# The reductions by the op that their body applies.
+_REDUCTIONS = {
+    "stablehlo.add": "reduce_sum",
+    "stablehlo.and": "reduce_and",
+    "stablehlo.maximum": "reduce_max",
+    "stablehlo.minimum": "reduce_min",
+    "stablehlo.multiply": "reduce_prod",
+    "stablehlo.or": "reduce_or",
 }
 
 Read = tuple[Primitive, list[jax.ShapeDtypeStruct], dict[str, Any]]
 
 
 def _element_dtype(element: ir.Type) -> np.dtype:
-    text = str(element)
+    """The dtype of `bf16`, `ui8`, `i1`, `f8E4M3FN`, `complex<f32>`."""
     if isinstance(element, ir.ComplexType):
-        return np.dtype("complex64" if text == "complex<f32>" else "complex128")
-    if text == "i1":
+        return np.dtype(f"complex{2 * _element_dtype(element.element_type).itemsize * 8}")
+    kind, bits, rest = re.match(r"([a-z]+)(\d+)(\w*)", str(element)).groups()  # type: ignore[union-attr]
+    if kind == "i" and bits == "1":
         return np.dtype(bool)
-    for prefix, name in (("ui", "uint"), ("i", "int"), ("bf", "bfloat"), ("f", "float")):
-        if text.startswith(prefix) and text[len(prefix) :].isdigit():
-            return jax.numpy.dtype(name + text[len(prefix) :])
-    return jax.numpy.dtype("float" + text.removeprefix("f").lower())
+    name = {"f": "float", "bf": "bfloat", "i": "int", "ui": "uint"}[kind] + bits
+    return jax.numpy.dtype(f"{name}_{rest.lower()}" if rest else name)
 
 
 def aval(type_: ir.Type) -> jax.ShapeDtypeStruct:
@@ -61,6 +72,15 @@ def _dot_general(op: ir.Operation) -> dict[str, Any]:
     numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
     contract = tuple(numbers.lhs_contracting_dimensions), tuple(numbers.rhs_contracting_dimensions)
     batch = tuple(numbers.lhs_batching_dimensions), tuple(numbers.rhs_batching_dimensions)
+    return _dot_params(op, contract, batch)
+
+
+def _dot(op: ir.Operation) -> dict[str, Any]:
+    rank = len(ir.RankedTensorType(op.operands[0].type).shape)
+    return _dot_params(op, ((rank - 1,), (0,)), ((), ()))
+
+
+def _dot_params(op: ir.Operation, contract: Any, batch: Any) -> dict[str, Any]:
     return {
         "dimension_numbers": (contract, batch),
         "precision": None,
@@ -77,28 +97,52 @@ def _convolution(op: ir.Operation) -> dict[str, Any]:
     return {**groups, "preferred_element_type": aval(op.results[0].type).dtype}
 
 
-_PARAMS: dict[str, tuple[Primitive, Callable[[ir.Operation], dict[str, Any]]]] = {
-    "stablehlo.dot_general": (lax.dot_general_p, _dot_general),
-    "stablehlo.convolution": (lax.conv_general_dilated_p, _convolution),
+def _convert(op: ir.Operation) -> dict[str, Any]:
+    return {"new_dtype": aval(op.results[0].type).dtype, "weak_type": False, "sharding": None}
+
+
+def _axes(op: ir.Operation) -> dict[str, Any]:
+    return {"axes": tuple(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))}
+
+
+# The parameters are those that a policy may look at, not all that the primitive has.
+_READERS: dict[str, tuple[str, Callable[[ir.Operation], dict[str, Any]]]] = {
+    "stablehlo.dot_general": ("dot_general", _dot_general),
+    "stablehlo.dot": ("dot_general", _dot),
+    "stablehlo.convolution": ("conv_general_dilated", _convolution),
+    "stablehlo.convert": ("convert_element_type", _convert),
 }
 _stand_ins: dict[str, Primitive] = {}
 
 
-def primitive_named(op_name: str) -> Primitive:
+def _reader(op: ir.Operation) -> tuple[str, Callable[[ir.Operation], dict[str, Any]]]:
+    if op.name in _READERS:
+        return _READERS[op.name]
+    if op.name == "stablehlo.compare":
+        direction = str(op.attributes["comparison_direction"])
+        return re.findall("[A-Z]+", direction)[0].lower(), lambda _: {}
+    if op.name == "stablehlo.reduce":
+        inside = [view.operation.name for view in op.regions[0].blocks[0].operations]
+        if len(inside) == 2 and inside[0] in _REDUCTIONS:
+            return _REDUCTIONS[inside[0]], _axes
+    return op.name.rsplit(".", 1)[-1], lambda _: {}
+
+
+def primitive_named(name: str) -> Primitive:
     """JAX's primitive for an op, or a stand-in with the op's name where JAX has none."""
-    short = op_name.rsplit(".", 1)[-1]
-    for name in (_RENAMED.get(short, short), short):
-        primitive = getattr(lax, f"{name}_p", None) or getattr(primitives, f"{name}_p", None)
-        if isinstance(primitive, Primitive):
-            return primitive
-    return _stand_ins.setdefault(short, Primitive(short))
+    for candidate in (_RENAMED.get(name, name), name):
+        for place in (lax, primitives):
+            primitive = getattr(place, f"{candidate}_p", None)
+            if isinstance(primitive, Primitive):
+                return primitive
+    return _stand_ins.setdefault(name, Primitive(name))
 
 
 def read(op: ir.Operation | None, names: Set[str]) -> Iterator[Read]:
     """The applications that made a value: its op, and one `name` for each of its names."""
     if op is not None:
-        primitive, params = _PARAMS.get(op.name) or (primitive_named(op.name), lambda op: {})
+        name, params = _reader(op)
         tensors = [o.type for o in op.operands if isinstance(o.type, ir.RankedTensorType)]
-        yield primitive, [aval(t) for t in tensors], params(op)
+        yield primitive_named(name), [aval(t) for t in tensors], params(op)
     for name in sorted(names):
         yield primitives.name_p, [], {"name": name}

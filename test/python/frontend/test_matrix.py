@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs × transformations: markers alone change nothing."""
+"""Programs by transformations: markers alone change nothing."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from programs import NO_FORWARD_MODE, PROGRAMS, other_dtypes
 
 import hlo_remat
-from programs import NO_FORWARD_MODE, PROGRAMS, other_dtypes
 
 X = np.array([0.3, -0.7, 1.1], np.float32)
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}

@@ -201,13 +201,13 @@ def test_keys_are_equal_as_values_are(a, b):
 
 @pytest.mark.parametrize("argnums", ["x", 1.0, True, [1.0], (True,), None])
 def test_static_argnums_of_another_type(argnums):
-    with pytest.raises(TypeError, match="static_argnums .* must be an int or a sequence of ints"):
+    with pytest.raises(TypeError, match=r"static_argnums .* must be an int or a sequence of ints"):
         checkpoint(lambda x: x, static_argnums=argnums)
 
 
 @pytest.mark.parametrize("argnames", [1, [1], ("x", 2), None])
 def test_static_argnames_of_another_type(argnames):
-    with pytest.raises(TypeError, match="static_argnames .* must be a string or strings"):
+    with pytest.raises(TypeError, match=r"static_argnames .* must be a string or strings"):
         checkpoint(lambda x: x, static_argnames=argnames)
 
 
