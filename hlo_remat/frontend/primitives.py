@@ -141,6 +141,20 @@ def _dce(used_outputs: list[bool], *rest: Any) -> tuple[list[bool], Any]:
     )
 
 
+def _partial_eval(trace: Any, *tracers: Any, **params: Any) -> Any:
+    """As by default, but of an enter in part known the known inputs stay known.
+
+    That is how JAX hoists from a loop what depends on its constants alone. Else each constant
+    that the backward reads, the weights of an RNN say, would be stacked once for every step.
+    """
+    outs = trace.default_process_primitive(marker_p, tracers, params)
+    known = [t.is_known() for t in tracers]
+    if params["kind"] is not Kind.ENTER or all(known):
+        return outs
+    return [t if k else out for t, k, out in zip(tracers, known, outs, strict=True)]
+
+
+partial_eval.custom_partial_eval_rules[marker_p] = _partial_eval
 partial_eval.dce_rules[marker_p] = _dce
 partial_eval.dce_rules[tangent_p] = _dce
 

@@ -134,7 +134,7 @@ def raises_unknown(f, policy, *parts):
             checkpoint_policies.dots_saveable, checkpoint_policies.save_only_these_names("g")
         ),
     ],
-    ids=str,
+    ids=["only", "jax_only", "anything_except", "any_but", "both"],
 )
 def test_a_misspelt_name_lists_those_there_are(policy):
     def block(x):

@@ -153,7 +153,7 @@ def test_jax_policies_as_callables_decide_as_ours(ops):
         (RECOMPUTE, False),
         (OFFLOADABLE("device", "pinned_host"), Offload("device", "pinned_host")),
     ],
-    ids=repr,
+    ids=["true", "false", "saveable", "recompute", "offloadable"],
 )
 def test_answers_of_a_callable(ops, answer, decision):
     assert as_policy(lambda *_, **__: answer).decide(ops["sin"], set()) == decision
