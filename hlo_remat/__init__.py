@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from hlo_remat.frontend.checkpoint import checkpoint_name as checkpoint_name
     from hlo_remat.frontend.checkpoint import remat as remat
     from hlo_remat.frontend.policies import checkpoint_policies as checkpoint_policies
+    from hlo_remat.frontend.residuals import print_saved_residuals as print_saved_residuals
+    from hlo_remat.frontend.residuals import saved_residuals as saved_residuals
 
 # What needs jax is imported on first use: hlo-remat-opt starts without it.
 _LAZY = {
     "checkpoint": "hlo_remat.frontend.checkpoint",
     "checkpoint_name": "hlo_remat.frontend.checkpoint",
     "checkpoint_policies": "hlo_remat.frontend.policies",
+    "print_saved_residuals": "hlo_remat.frontend.residuals",
     "remat": "hlo_remat.frontend.checkpoint",
+    "saved_residuals": "hlo_remat.frontend.residuals",
 }
 
 

@@ -21,6 +21,7 @@ class RematLowered(jax.stages.Lowered):
     """
 
     __slots__ = ("hlo_remat_options",)
+    hlo_remat_options: dict[str, str]
 
     def compile(self, compiler_options: Mapping[str, Any] | None = None, **kwargs: Any) -> Any:
         if compiler_options is not None:

@@ -71,6 +71,9 @@ class Index:
             self.uses.append({})
         return number
 
+    def id_of(self, value: ir.Value) -> int:
+        return self._ids[value]
+
     def in_block(self, op: int, block: int) -> int:
         """The op of `block` that `op` is, or is nested in."""
         while self.block[op] != block:

@@ -53,8 +53,10 @@ def op_path(location: ir.Location | None) -> str | None:
     """JAX's name stack for an op, such as `jit(f)/block/dot_general`, if the op carries one."""
     if location is None:
         return None
-    location = ir.Location.from_attr(location.attr, location.context)
-    return _quoted(location) if isinstance(location, ir.NameLoc) else None
+    exact: Any = ir.Location.from_attr(location.attr, location.context)
+    if isinstance(exact, ir.CallSiteLoc):
+        return op_path(exact.callee)
+    return _quoted(exact) if isinstance(exact, ir.NameLoc) else None
 
 
 def describe_location(location: ir.Location | None) -> str:
@@ -67,11 +69,10 @@ def describe_location(location: ir.Location | None) -> str:
 
 def with_scope(location: ir.Location, scope: str) -> ir.Location:
     """`location` with `scope` before the last part of the op's name path."""
-    location = ir.Location.from_attr(location.attr, location.context)
-    if isinstance(location, ir.CallSiteLoc):
-        return ir.Location.callsite(with_scope(location.callee, scope), [location.caller])
-    if not isinstance(location, ir.NameLoc):
+    exact: Any = ir.Location.from_attr(location.attr, location.context)
+    if isinstance(exact, ir.CallSiteLoc):
+        return ir.Location.callsite(with_scope(exact.callee, scope), [exact.caller])
+    if not isinstance(exact, ir.NameLoc):
         return ir.Location.name(scope, location, location.context)
-    path, slash, last = location.name_str.rpartition("/")
-    name = f"{path}{slash}{scope}/{last}"
-    return ir.Location.name(name, location.child_loc, location.context)
+    path, slash, last = _quoted(exact).rpartition("/")
+    return ir.Location.name(f"{path}{slash}{scope}/{last}", exact.child_loc, location.context)

@@ -73,6 +73,15 @@ class Region:
         }
 
 
+def _decision(attribute: ir.Attribute) -> Decision:
+    try:
+        return Decision(ir.StringAttr(attribute).value)
+    except ValueError:
+        kinds = ", ".join(d.value for d in Decision)
+        text = str(attribute).strip('"')
+        raise MarkerError(f"'{text}' is not a decision; the decisions are {kinds}") from None
+
+
 class Marker:
     """A marker op read from a module.
 
@@ -97,16 +106,15 @@ class Marker:
                 f"knows versions up to {VERSION}"
             )
         attributes = op.attributes
-        self.attributes: dict[str, ir.Attribute] = (
-            {a.name: a.attr for a in ir.DictAttr(attributes["composite_attributes"])}
+        entries: Any = (
+            ir.DictAttr(attributes["composite_attributes"])
             if "composite_attributes" in attributes
-            else {}
+            else ()
         )
+        self.attributes: dict[str, Any] = {entry.name: entry.attr for entry in entries}
         operands = list(op.operands)
         num_inputs = self._get("num_inputs", ir.IntegerAttr, 0)
-        self.decisions = tuple(
-            Decision(ir.StringAttr(d).value) for d in self.attributes.get("decisions", ())
-        )
+        self.decisions = tuple(map(_decision, self.attributes.get("decisions", ())))
         num_values = len(operands) - num_inputs - len(self.decisions)
         if self.kind is Kind.ENTER:
             num_values, num_inputs = 0, len(operands)

@@ -189,9 +189,8 @@ class _Lowerer:
             definer = index.definer[todo.pop()]
             if definer < 0 or definer in found or definer <= op or index.block[definer] != block:
                 continue
-            if definer in self.markers:
-                if self.markers[definer].kind is not Kind.NAME:
-                    return None
+            if definer in self.markers and self.markers[definer].kind is not Kind.NAME:
+                return None
             found.add(definer)
             todo += index.reads(definer)
         for i in found:

@@ -8,7 +8,7 @@ from jaxlib.mlir import ir
 
 from hlo_remat import policies
 from hlo_remat.diagnostics import Diagnostics, note
-from hlo_remat.ir.index import Index
+from hlo_remat.ir.index import Index, Use
 from hlo_remat.ir.location import describe_location, op_path
 from hlo_remat.ir.markers import (
     Decision,
@@ -184,44 +184,45 @@ class _Partitioner:
         todo = [self.root(forward, v) for v in forward.residual_uses]
         while todo:
             value = todo.pop()
-            if value in decisions:
-                continue
             op = self.index.definer[value]
+            if value in decisions or (op >= 0 and self.constant[op] and op not in forward.ops):
+                continue
             if value in forward.inputs:
                 decisions[value] = Decision.INPUT
-            elif op not in forward.ops:
-                if op < 0 or not self.constant[op]:
-                    decisions[value] = Decision.SAVE
-            else:
-                decision = self.decide_value(region, value, names.get(value, {}))
-                decisions[value] = decision
-                if decision is Decision.RECOMPUTE:
-                    todo += [self.root(forward, v) for v in self.index.reads(op)]
+                continue
+            decisions[value] = self.decide_value(forward, region, value, names.get(value, {}))
+            if decisions[value] is Decision.RECOMPUTE:
+                todo += [self.root(forward, v) for v in self.index.reads(op)]
         return decisions
 
-    def decide_value(self, region: Region, value: int, names: dict[str, int]) -> Decision:
+    def decide_value(
+        self, forward: Forward, region: Region, value: int, names: dict[str, int]
+    ) -> Decision:
         op = self.index.definer[value]
+        if op < 0:
+            return Decision.SAVE
         answer = region.policy.decide(self.index.ops[op], names.keys())
         if isinstance(answer, Offload):
             return Decision.OFFLOAD
-        if answer:
-            return Decision.SAVE
-        if self.impure[op]:
-            location = self.location(op)
-            self.diagnostics.remark(
-                location,
-                f"'{self.index.names[op]}' in region '{region.label}' can't be computed twice, so "
-                "its result is saved",
-                [note(location, f"made by {op_path(location) or describe_location(location)}")],
-            )
-            return Decision.SAVE
-        return Decision.RECOMPUTE
+        if not answer and self.impure[op]:
+            self.report_impure(region, op)
+        may_recompute = op in forward.ops and not self.impure[op]
+        return Decision.RECOMPUTE if may_recompute and not answer else Decision.SAVE
+
+    def report_impure(self, region: Region, op: int) -> None:
+        location = self.location(op)
+        self.diagnostics.remark(
+            location,
+            f"'{self.index.names[op]}' in region '{region.label}' can't be computed twice, so "
+            "its result is saved",
+            [note(location, f"made by {op_path(location) or describe_location(location)}")],
+        )
 
     # -- rewriting -----------------------------------------------------------------------------
 
     def rewrite(self, forward: Forward, decisions: dict[int, Decision]) -> None:
         """Routes every residual through a new bwd_enter that takes it and its decision."""
-        uses = defaultdict(list)
+        uses: dict[int, list[Use]] = defaultdict(list)
         for value, value_uses in forward.residual_uses.items():
             uses[self.root(forward, value)] += value_uses
         residuals = [

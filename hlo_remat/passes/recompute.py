@@ -28,7 +28,8 @@ class Recompute(Pass):
     values and returns the cotangents, the values and the recomputed residuals. The clones' op
     names say `rematted_computation`.
 
-        %ct, %r = composite "hlo_remat.bwd_enter" %g, %x, %x, %cos {decisions = ["input", "recompute"]}
+        %ct, %r = composite "hlo_remat.bwd_enter" %g, %x, %x, %cos
+                      {decisions = ["input", "recompute"]}
           ==>
         %ct, %x1, %r = composite "hlo_remat.recompute" %g, %x {decomposition = @recompute.block}
     """
@@ -86,7 +87,7 @@ class _Recomputer:
         first = len(marker.values) + len(marker.inputs)
         residuals = list(zip(operands[first:], marker.decisions, strict=True))
         targets = [v for v, d in residuals if d is Decision.RECOMPUTE]
-        kept = [(v, d) for v, d in residuals if d is not Decision.RECOMPUTE]
+        kept: list[tuple[int, Decision]] = [r for r in residuals if r[1] is not Decision.RECOMPUTE]
         origins = {self.aliases.origin(v) for v, _ in kept}
         ops, extra = self.slice_of(targets, origins)
         kept += [(v, Decision.SAVE) for v in extra]
