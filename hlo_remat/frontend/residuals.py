@@ -18,10 +18,11 @@ from hlo_remat.diagnostics import Diagnostics
 from hlo_remat.frontend.checkpoint import checkpoint
 from hlo_remat.frontend.policies import checkpoint_policies
 from hlo_remat.frontend.readback import aval
+from hlo_remat.ir.aliases import Aliases
 from hlo_remat.ir.index import Index
 from hlo_remat.ir.location import file_line_col, op_path
 from hlo_remat.ir.markers import Decision, Kind
-from hlo_remat.ir.regions import Aliases, read_markers
+from hlo_remat.ir.regions import read_markers
 from hlo_remat.passes.inline import Inline
 from hlo_remat.passes.partition import Partition
 from hlo_remat.passes.pipeline import pipeline_of
@@ -153,12 +154,8 @@ class _Reader:
         self.names: dict[int, list[str]] = {}
         for op, marker in self.markers.items():
             if marker.kind is Kind.NAME:
-                made = self.made(self.index.results[op][0])
+                made = self.aliases.made(self.index.results[op][0])
                 self.names.setdefault(made, []).append(marker.name)
-
-    def made(self, value: int) -> int:
-        *_, last = self.aliases.chain(value)
-        return last
 
     def read(self) -> SavedResiduals:
         kept: dict[int, None] = {}
@@ -169,7 +166,7 @@ class _Reader:
                     self.index.operands[op][first:], marker.decisions, strict=True
                 ):
                     if decision is not Decision.RECOMPUTE:
-                        kept[self.made(v)] = None
+                        kept[self.aliases.made(v)] = None
         return SavedResiduals(self.residual(v) for v in sorted(kept))
 
     def residual(self, value: int) -> Residual:

@@ -26,9 +26,12 @@ class Index:
         self.parent: list[int] = []  # op that the op is nested in, -1 at the top
         self.block: list[int] = []
         self.values: list[ir.Value] = []
-        self.definer: list[int] = []  # op of a result; ~op for an argument of a block in that op
+        self.definer: list[int] = []  # op of a result; negative for arguments: see home
         self.uses: list[dict[Use, None]] = []  # dictionaries as ordered sets
         self.blocks: list[list[int]] = []  # ops of each block in order
+        self.block_arguments: list[list[int]] = []
+        self.block_owner: list[int] = []  # op that the block is in, -1 at the top
+        self.nested_blocks: dict[int, list[int]] = {}  # blocks of each op that has any
         self._ids: dict[ir.Value, int] = {}
         for region in function.regions:
             self._add_region(region, -1)
@@ -38,8 +41,12 @@ class Index:
             number = len(self.blocks)
             members: list[int] = []
             self.blocks.append(members)
-            for argument in block.arguments:
-                self.definer[self._number(argument)] = ~parent if parent >= 0 else -1
+            self.block_owner.append(parent)
+            self.nested_blocks.setdefault(parent, []).append(number)
+            arguments = [self._number(argument) for argument in block.arguments]
+            self.block_arguments.append(arguments)
+            for v in arguments:
+                self.definer[v] = -2 - parent
             for view in block.operations:
                 members.append(self._add_op(view.operation, parent, number))
 
@@ -88,10 +95,13 @@ class Index:
                 if not self._is_inside(v, op):
                     yield v
 
-    def _is_inside(self, value: int, op: int) -> bool:
+    def home(self, value: int) -> int:
+        """The op that makes a value, or whose block has it as an argument; -1 at the top."""
         definer = self.definer[value]
-        home = definer if definer >= 0 else ~definer
-        return op <= home < self.end[op]
+        return definer if definer >= 0 else -2 - definer
+
+    def _is_inside(self, value: int, op: int) -> bool:
+        return op <= self.home(value) < self.end[op]
 
     def set_operand(self, use: Use, value: int) -> None:
         op, k = use

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each region's forward lies: pairing of markers, and the values between them."""
+"""Where each region's forward lies, and what of it the backward reads."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from hlo_remat.diagnostics import Diagnostics
+from hlo_remat.ir.aliases import Aliases
 from hlo_remat.ir.index import Index, Use
-from hlo_remat.ir.markers import Decision, Kind, Marker, MarkerError, is_marker
+from hlo_remat.ir.markers import Kind, Marker, MarkerError, is_marker
+from hlo_remat.ir.pairing import Pair, Pairing
 
 
 def read_markers(index: Index, diagnostics: Diagnostics) -> dict[int, Marker]:
@@ -24,87 +26,13 @@ def read_markers(index: Index, diagnostics: Diagnostics) -> dict[int, Marker]:
     return markers
 
 
-class Aliases:
-    """Looks through markers: a result of a marker is one of its operands."""
-
-    def __init__(self, index: Index, markers: dict[int, Marker]):
-        self.index = index
-        self.markers = markers
-
-    def step(self, value: int) -> int | None:
-        """The operand that `value` is identical to, None where no marker returns it."""
-        op = self.index.definer[value]
-        marker = self.markers.get(op)
-        if marker is None or marker.kind is Kind.RECOMPUTE:
-            return None
-        return self.index.operands[op][marker.operand_of(self.index.results[op].index(value))]
-
-    def chain(self, value: int) -> Iterator[int]:
-        """`value`, what it is identical to, and so on up to the value that is really made."""
-        current: int | None = value
-        while current is not None:
-            yield current
-            current = self.step(current)
-
-    def origin(self, value: int) -> int:
-        """The forward definition of a value read in the backward."""
-        while True:
-            op = self.index.definer[value]
-            marker = self.markers.get(op)
-            if marker is None or marker.kind is not Kind.BWD_ENTER:
-                return value
-            result = self.index.results[op].index(value)
-            if result < len(marker.values):
-                return value
-            value = self.index.operands[op][marker.operand_of(result)]
-
-    def is_inert(self, use: Use) -> bool:
-        """Whether a use only tells regions apart, or names what is going to be recomputed."""
-        op, operand = use
-        marker = self.markers.get(op)
-        if marker is None:
-            return False
-        if marker.result_of(operand) is None:
-            return True
-        first = len(marker.values) + len(marker.inputs)
-        return (
-            marker.kind is Kind.BWD_ENTER
-            and operand >= first
-            and marker.decisions[operand - first] is Decision.RECOMPUTE
-        )
-
-
-def pair_regions(index: Index, markers: dict[int, Marker]) -> dict[int, int | None]:
-    """For each bwd_enter the enter of its region: the one with the same raw inputs.
-
-    Where several regions have the same inputs, the backward runs through them in reverse order.
-    None where the block has no such enter. A wrong pair would cost memory, never correctness.
-    """
-    enters: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    backwards: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for i, marker in markers.items():
-        if marker.kind is Kind.ENTER:
-            enters[index.block[i], *index.operands[i]].append(i)
-        elif marker.kind is Kind.BWD_ENTER:
-            inputs = index.operands[i][len(marker.values) :][: len(marker.inputs)]
-            backwards[index.block[i], *inputs].append(i)
-    pairs: dict[int, int | None] = {}
-    for key, group in backwards.items():
-        for rank, i in enumerate(group):
-            candidates = [e for e in enters[key] if e < i]
-            if not candidates:
-                pairs[i] = None
-            else:
-                pairs[i] = candidates[-1 - rank] if rank < len(candidates) else candidates[0]
-    return pairs
-
-
 @dataclasses.dataclass(frozen=True)
 class Forward:
     """The forward of one region as its backward, which starts at `bwd_enter`, sees it.
 
-    `ops` depend on the region's inputs and come before `bwd_enter`; `residual_uses` are the
-    places after it that read values of the forward, by value.
+    `ops` depend on the region's inputs, `inputs`. `residual_uses` are the places after `bwd_enter`
+    that read values of the forward, by value. `in_backward` gives for a forward value the value
+    that is it at `bwd_enter`: itself in one block, else one that was handed over, if any was.
     """
 
     enter: int
@@ -112,22 +40,29 @@ class Forward:
     ops: frozenset[int]
     inputs: tuple[int, ...]
     residual_uses: dict[int, list[Use]]
+    in_backward: dict[int, int] | None
+
+    def at_backward(self, value: int) -> int | None:
+        return value if self.in_backward is None else self.in_backward.get(value)
 
 
 def forward_of(
     index: Index,
     aliases: Aliases,
-    enter: int,
+    pairing: Pairing,
+    pair: Pair,
     bwd_enter: int,
     is_live: list[bool],
 ) -> Forward:
     """Follows the uses of the region's inputs up to its exit and to the backward."""
+    enter = pair.enter
     block = index.block[enter]
     inputs = tuple(index.operands[enter])
     ops: set[int] = set()
     residual_uses: dict[int, list[Use]] = defaultdict(list)
     todo = list(index.results[enter])
     seen = set(todo)
+    is_one_block = not pair.frames
 
     def reach(values: Iterable[int]) -> None:
         for v in values:
@@ -135,12 +70,22 @@ def forward_of(
                 seen.add(v)
                 todo.append(v)
 
+    def is_residual_use(use: Use) -> bool:
+        backward = index.block[bwd_enter]
+        op = index.in_block(use[0], backward)
+        return (
+            op > bwd_enter
+            and is_live[use[0]]
+            and not aliases.is_inert(use)
+            and op != index.blocks[backward][-1]
+        )
+
     while todo:
         value = todo.pop()
         for use in index.uses[value]:
             op = index.in_block(use[0], block)
-            if op > bwd_enter:
-                if is_live[use[0]] and not aliases.is_inert(use) and not _ends(index, block, op):
+            if is_one_block and op > bwd_enter:
+                if is_residual_use(use):
                     residual_uses[value].append(use)
                 continue
             marker = aliases.markers.get(op)
@@ -152,11 +97,33 @@ def forward_of(
                 if result is not None:
                     ops.add(op)
                     reach([index.results[op][result]])
-    return Forward(enter, bwd_enter, frozenset(ops), inputs, dict(residual_uses))
+
+    in_backward = None
+    if not is_one_block:
+        in_backward = dict(zip(inputs, pairing.inputs(bwd_enter), strict=True))
+        for made, reads in pairing.reads(index.block[bwd_enter]).items():
+            if made not in seen:
+                continue
+            for read in reads:
+                residual_uses[made] += (
+                    use
+                    for use in index.uses[read]
+                    if _is_within(index, use, bwd_enter) and is_residual_use(use)
+                )
+                if index.home(read) < bwd_enter:
+                    in_backward.setdefault(aliases.made(made), read)
+    used = {v: uses for v, uses in residual_uses.items() if uses}
+    return Forward(enter, bwd_enter, frozenset(ops), inputs, used, in_backward)
 
 
-def _ends(index: Index, block: int, op: int) -> bool:
-    return op == index.blocks[block][-1]
+def _is_within(index: Index, use: Use, bwd_enter: int) -> bool:
+    """Whether a use is in the block of `bwd_enter`, or nested in it."""
+    op, block = use[0], index.block[bwd_enter]
+    while op >= 0:
+        if index.block[op] == block:
+            return True
+        op = index.parent[op]
+    return False
 
 
 def _closes(index: Index, marker: Marker, op: int, inputs: tuple[int, ...]) -> bool:

@@ -8,6 +8,7 @@ from jaxlib.mlir import ir
 
 from hlo_remat import policies
 from hlo_remat.diagnostics import Diagnostics, note
+from hlo_remat.ir.aliases import Aliases
 from hlo_remat.ir.index import Index, Use
 from hlo_remat.ir.location import describe_location, op_path
 from hlo_remat.ir.markers import (
@@ -18,16 +19,9 @@ from hlo_remat.ir.markers import (
     Region,
     build_marker,
 )
+from hlo_remat.ir.pairing import Pair, Pairing
 from hlo_remat.ir.purity import impure_functions, impure_ops
-from hlo_remat.ir.regions import (
-    Aliases,
-    Forward,
-    constant_ops,
-    forward_of,
-    live_ops,
-    pair_regions,
-    read_markers,
-)
+from hlo_remat.ir.regions import Forward, constant_ops, forward_of, live_ops, read_markers
 from hlo_remat.passes.base import Pass, option
 from hlo_remat.policies import Offload, Policy, PolicyError
 
@@ -87,29 +81,30 @@ class _Partitioner:
             self.impure = impure_ops(self.index, impure)
             self.is_live = live_ops(self.index, self.aliases, self.impure)
             self.constant = constant_ops(self.index, self.impure)
+            self.pairing = Pairing(self.index, self.markers, self.aliases, self.impure)
 
     def run(self) -> None:
         if self.diagnostics.errors or not self.markers:
             return
-        pairs = pair_regions(self.index, self.markers)
+        pairs = self.pairing.pairs()
         # Inner regions' backwards, and backwards of backwards, start later than outer ones'.
         for bwd_enter in sorted(pairs, reverse=True):
-            enter = pairs[bwd_enter]
+            pair = pairs[bwd_enter]
             if self.markers[bwd_enter].decisions:
                 continue
-            if enter is None:
+            if pair is None:
                 self.diagnostics.remark(
                     self.location(bwd_enter),
-                    f"backward of region '{self.markers[bwd_enter].label}' has no forward in the "
-                    "same block; its residuals are saved",
+                    f"no forward is proven to belong to this backward of region "
+                    f"'{self.markers[bwd_enter].label}', so its residuals are saved",
                 )
                 continue
-            self.partition(enter, bwd_enter)
+            self.partition(pair, bwd_enter)
 
     def location(self, op: int) -> ir.Location:
         return self.index.ops[op].location
 
-    def partition(self, enter: int, bwd_enter: int) -> None:
+    def partition(self, pair: Pair, bwd_enter: int) -> None:
         try:
             region = self.markers[bwd_enter].region()
         except (MarkerError, PolicyError) as error:
@@ -117,9 +112,9 @@ class _Partitioner:
             return
         if self.policy is not None:
             region = dataclasses.replace(region, policy=self.policy)
-        forward = forward_of(self.index, self.aliases, enter, bwd_enter, self.is_live)
+        forward = forward_of(self.index, self.aliases, self.pairing, pair, bwd_enter, self.is_live)
         names = self.names_in(forward)
-        self.check_names(region, names, enter)
+        self.check_names(region, names, pair.enter)
         decisions = self.decide(forward, region, names)
         self.report_unused_names(region, names, decisions)
         if decisions:
@@ -180,8 +175,31 @@ class _Partitioner:
         self, forward: Forward, region: Region, names: dict[int, dict[str, int]]
     ) -> dict[int, Decision]:
         """A decision for each value that the backward or the recompute needs."""
+        residuals = {self.root(forward, v) for v in forward.residual_uses}
+        saved: set[int] = set()
+        while True:
+            decisions = self.decide_needed(forward, region, names, residuals, saved)
+            lost = self.out_of_reach(forward, decisions) & residuals - saved
+            if not lost:
+                return decisions
+            saved |= lost
+            for value in sorted(lost):
+                self.diagnostics.remark(
+                    self.location(self.index.definer[value]),
+                    f"this residual of region '{region.label}' is saved: its recompute would need "
+                    "a value that the backward can't reach",
+                )
+
+    def decide_needed(
+        self,
+        forward: Forward,
+        region: Region,
+        names: dict[int, dict[str, int]],
+        residuals: set[int],
+        saved: set[int],
+    ) -> dict[int, Decision]:
         decisions: dict[int, Decision] = {}
-        todo = [self.root(forward, v) for v in forward.residual_uses]
+        todo = sorted(residuals)
         while todo:
             value = todo.pop()
             op = self.index.definer[value]
@@ -189,8 +207,10 @@ class _Partitioner:
                 continue
             if value in forward.inputs:
                 decisions[value] = Decision.INPUT
-                continue
-            decisions[value] = self.decide_value(forward, region, value, names.get(value, {}))
+            elif value in saved:
+                decisions[value] = Decision.SAVE
+            else:
+                decisions[value] = self.decide_value(forward, region, value, names.get(value, {}))
             if decisions[value] is Decision.RECOMPUTE:
                 todo += [self.root(forward, v) for v in self.index.reads(op)]
         return decisions
@@ -207,7 +227,21 @@ class _Partitioner:
         if not answer and self.impure[op]:
             self.report_impure(region, op)
         may_recompute = op in forward.ops and not self.impure[op]
-        return Decision.RECOMPUTE if may_recompute and not answer else Decision.SAVE
+        may_save = answer and forward.at_backward(value) is not None
+        return Decision.RECOMPUTE if may_recompute and not may_save else Decision.SAVE
+
+    def out_of_reach(self, forward: Forward, decisions: dict[int, Decision]) -> set[int]:
+        """The values that the backward has not, and can't make from what it has."""
+        lost: set[int] = set()
+        for value in sorted(decisions, key=lambda v: (self.index.definer[v], v)):
+            if decisions[value] is not Decision.RECOMPUTE:
+                if forward.at_backward(value) is None:
+                    lost.add(value)
+                continue
+            needs = (self.root(forward, v) for v in self.index.reads(self.index.definer[value]))
+            if any(v in lost for v in needs):
+                lost.add(value)
+        return lost
 
     def report_impure(self, region: Region, op: int) -> None:
         location = self.location(op)
@@ -217,6 +251,11 @@ class _Partitioner:
             "its result is saved",
             [note(location, f"made by {op_path(location) or describe_location(location)}")],
         )
+
+    def operand(self, forward: Forward, value: int) -> ir.Value:
+        handed = forward.at_backward(value)
+        assert handed is not None, "a residual is handed over, or it would be recomputed"
+        return self.index.values[handed]
 
     # -- rewriting -----------------------------------------------------------------------------
 
@@ -239,7 +278,7 @@ class _Partitioner:
                 self.module.operation,
                 old.values,
                 old.inputs,
-                [(self.index.values[v], decisions[v]) for v in residuals],
+                [(self.operand(forward, v), decisions[v]) for v in residuals],
                 attributes=old.attributes,
             )
         self.index.replace(op, new, range(len(old.values)))

@@ -8,11 +8,14 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
 from hlo_remat.diagnostics import Diagnostics
+from hlo_remat.ir.aliases import Aliases
 from hlo_remat.ir.clone import clone_ops
 from hlo_remat.ir.index import Index
 from hlo_remat.ir.location import with_scope
 from hlo_remat.ir.markers import PREFIX, Decision, Kind, Marker, MarkerError, build_recompute
-from hlo_remat.ir.regions import Aliases, read_markers
+from hlo_remat.ir.pairing import Pairing
+from hlo_remat.ir.purity import impure_functions, impure_ops
+from hlo_remat.ir.regions import read_markers
 from hlo_remat.passes.base import Pass
 from hlo_remat.policies import PolicyError
 
@@ -38,9 +41,10 @@ class Recompute(Pass):
 
     def run(self, module: ir.Module, diagnostics: Diagnostics) -> None:
         symbols = ir.SymbolTable(module.operation)
+        impure = impure_functions(module)
         for view in list(module.body.operations):
             if view.operation.name == "func.func":
-                _Recomputer(module, view.operation, symbols, diagnostics).run()
+                _Recomputer(module, view.operation, symbols, impure, diagnostics).run()
 
 
 class _Recomputer:
@@ -51,6 +55,7 @@ class _Recomputer:
         module: ir.Module,
         function: ir.Operation,
         symbols: ir.SymbolTable,
+        impure: frozenset[str],
         diagnostics: Diagnostics,
     ):
         self.module = module
@@ -59,11 +64,15 @@ class _Recomputer:
         self.index = Index(function)
         self.markers = read_markers(self.index, diagnostics)
         self.aliases = Aliases(self.index, self.markers)
+        self.pairing = Pairing(
+            self.index, self.markers, self.aliases, impure_ops(self.index, impure)
+        )
         self.scoped: dict[ir.Location, ir.Location] = {}
 
     def run(self) -> None:
         if self.diagnostics.errors:
             return
+        self.pairs = self.pairing.pairs()
         # From the last to the first: an inner region's values are found through the outer one's.
         for op, marker in sorted(self.markers.items(), reverse=True):
             if marker.kind is not Kind.BWD_ENTER or not self.is_supported(op, marker):
@@ -86,14 +95,15 @@ class _Recomputer:
         operands = self.index.operands[op]
         first = len(marker.values) + len(marker.inputs)
         residuals = list(zip(operands[first:], marker.decisions, strict=True))
-        targets = [v for v, d in residuals if d is Decision.RECOMPUTE]
+        inputs = operands[len(marker.values) : first]
+        forward = self.forward_values(op, inputs, [v for v, _ in residuals])
+        targets = [forward[v] for v, d in residuals if d is Decision.RECOMPUTE]
         kept: list[tuple[int, Decision]] = [r for r in residuals if r[1] is not Decision.RECOMPUTE]
-        origins = {self.aliases.origin(v) for v, _ in kept}
-        ops, extra = self.slice_of(targets, origins)
+        ops, extra = self.slice_of(targets, {forward[v] for v, _ in kept})
         kept += [(v, Decision.SAVE) for v in extra]
+        forward.update({v: v for v in extra})
         location = self.index.ops[op].location
         try:
-            inputs = operands[len(marker.values) : first]
             fenced = self.fenced(marker, inputs, kept)
         except (MarkerError, PolicyError) as error:
             self.diagnostics.error(location, str(error))
@@ -101,7 +111,7 @@ class _Recomputer:
         values = [self.index.values[v] for v in operands[: len(marker.values)]]
         leaves = [self.index.values[v] for v, _ in kept]
         with location:
-            name = self.outline(marker, values, kept, targets, ops)
+            name = self.outline(marker, values, [forward[v] for v, _ in kept], targets, ops)
             with ir.InsertionPoint(self.index.ops[op]):
                 new = build_recompute(
                     name,
@@ -134,7 +144,22 @@ class _Recomputer:
                 f"'prevent_cse' has {len(prevent_cse)} entries for {len(marker.inputs)} inputs"
             )
         by_input = dict(zip(inputs, prevent_cse, strict=True))
-        return [by_input.get(self.aliases.origin(v), any(prevent_cse)) for v, _ in kept]
+        origin = self.aliases.before_backward
+        return [by_input.get(origin(v), any(prevent_cse)) for v, _ in kept]
+
+    def forward_values(self, op: int, inputs: list[int], residuals: list[int]) -> dict[int, int]:
+        """The forward's value that each operand of a bwd_enter is."""
+        pair = self.pairs[op]
+        if pair is None or not pair.frames:
+            return {v: self.aliases.before_backward(v) for v in residuals}
+        entered = dict(zip(inputs, self.index.operands[pair.enter], strict=True))
+        block = self.index.block[op]
+        forward = {}
+        for v in residuals:
+            value = self.aliases.before_backward(v)
+            origin = self.pairing.origins.of(value, block)
+            forward[v] = entered[value] if value in entered else origin.value if origin else value
+        return forward
 
     def resolve(self, value: int, leaves: set[int]) -> int:
         """The leaf, or the value really made by an op, that `value` is another name of."""
@@ -166,12 +191,11 @@ class _Recomputer:
         self,
         marker: Marker,
         values: list[ir.Value],
-        kept: list[tuple[int, Decision]],
+        leaves: list[int],
         targets: list[int],
         ops: list[int],
     ) -> str:
         """Builds the function of the recompute; its name."""
-        leaves = [self.aliases.origin(v) for v, _ in kept]
         inputs = [v.type for v in values] + [self.index.values[v].type for v in leaves]
         results = inputs + [self.index.values[v].type for v in targets]
         label = re.sub(r"[^A-Za-z0-9_.$-]", "_", marker.label) or "region"

@@ -7,10 +7,11 @@ from jaxlib.mlir import ir
 
 from hlo_remat import _compat
 from hlo_remat.diagnostics import Diagnostics
+from hlo_remat.ir.aliases import Aliases
 from hlo_remat.ir.index import Index, nested_ops
 from hlo_remat.ir.markers import Kind, Marker, MarkerError, is_marker
 from hlo_remat.ir.purity import impure_functions, impure_ops
-from hlo_remat.ir.regions import Aliases, live_ops
+from hlo_remat.ir.regions import live_ops
 from hlo_remat.passes.base import Pass
 
 

@@ -165,7 +165,7 @@ func.func private @id2(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> { 
 
 func.func @no_forward(%x: tensor<4xf32>, %g: tensor<4xf32>) -> tensor<4xf32> {
   %z = stablehlo.multiply %x, %g : tensor<4xf32>
-  // expected-remark @+1 {{backward of region 'block' has no forward in the same block; its residuals are saved}}
+  // expected-remark @+1 {{no forward is proven to belong to this backward of region 'block', so its residuals are saved}}
   %b = stablehlo.composite "hlo_remat.bwd_enter" %z, %x {composite_attributes = {num_inputs = 1 : i64, policy = {kind = "nothing_saveable"}, prevent_cse = true, region = "block"}, decomposition = @id2, version = 1 : i32} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   %d = stablehlo.multiply %b, %x : tensor<4xf32>
   %out = stablehlo.composite "hlo_remat.bwd_exit" %d, %x {composite_attributes = {num_inputs = 1 : i64, policy = {kind = "nothing_saveable"}, prevent_cse = true, region = "block"}, decomposition = @id2, version = 1 : i32} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>

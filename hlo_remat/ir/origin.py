@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The forward definition of a value that a backward reads, across loops and branches.
+
+JAX hands the residuals of a loop to the loop of its backward in stacks: the forward writes one
+value an iteration (`dynamic_update_slice(stack, r, i)`), the backward reads it again
+(`dynamic_slice(stack, n-1-i)`). A branch hands them over as results. An origin is proven, or it is
+None.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from jaxlib.mlir import ir
+
+from hlo_remat.ir.index import Index
+from hlo_remat.ir.loops import Affine, Loops
+
+_SHAPING = frozenset({"stablehlo.reshape", "stablehlo.broadcast_in_dim"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """A backward op inside which a value is read, the forward op inside which it was made, and
+    for loops the forward's trip as a function of the backward's."""
+
+    backward: int
+    forward: int
+    trip: Affine | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """A forward value and the frames, from the outermost, that lead to it."""
+
+    value: int
+    frames: tuple[Frame, ...]
+
+
+class Origins:
+    """Finds the origins of the values of a function."""
+
+    def __init__(self, index: Index):
+        self.index = index
+        self.loops = Loops(index)
+        self._memo: dict[int, Origin | None] = {}
+
+    def of(self, value: int, block: int) -> Origin | None:
+        """The origin of `value` as read in `block`; None where there is none, or no proof."""
+        if value not in self._memo:
+            self._memo[value] = self._across_loop(value)
+        found = self._memo[value]
+        for branching, branch in self._branches_around(block):
+            inner = self._across_branch(found or Origin(value, ()), branching, branch)
+            found = inner or found
+        return found
+
+    # -- loops ---------------------------------------------------------------------------------
+
+    # Rewrite: reshape(dynamic_slice(stack, g(j))) -> r, for stack = while(... dynamic_update_slice(
+    #          stack, r, f(i)) ...) and f(i) = g(j)
+    def _across_loop(self, value: int) -> Origin | None:
+        read = self._through_shaping(value)
+        if read is None or self.index.names[read] != "stablehlo.dynamic_slice":
+            return None
+        backward = self.index.parent[read]
+        stack, *indices = self.index.operands[read]
+        if backward < 0 or self.index.names[backward] != "stablehlo.while":
+            return None
+        if not self._is_slot(self.index.results[read][0], stack):
+            return None
+        outside = self.loops.outer(stack)
+        outer = self.of(outside, self.index.block[backward])
+        made, frames = (outer.value, outer.frames) if outer else (outside, ())
+        forward = self.index.definer[made]
+        if forward < 0 or self.index.names[forward] != "stablehlo.while":
+            return None
+        carry = self.index.results[forward].index(made)
+        written = self._written(forward, carry)
+        if written is None or not self._same_type(written[0], value):
+            return None
+        trip = self._trip(forward, written[1], backward, indices, stack)
+        if trip is None:
+            return None
+        return Origin(written[0], (*frames, Frame(backward, forward, trip)))
+
+    def _through_shaping(self, value: int) -> int | None:
+        """The op that makes a value, under a reshape that only drops or adds unit dimensions."""
+        op = self.index.definer[value]
+        if op >= 0 and self.index.names[op] in _SHAPING and self._keeps_elements(op):
+            op = self.index.definer[self.index.operands[op][0]]
+        return op if op >= 0 else None
+
+    def _keeps_elements(self, op: int) -> bool:
+        before = self.index.values[self.index.operands[op][0]].type
+        after = self.index.values[self.index.results[op][0]].type
+        return _non_unit(before) == _non_unit(after) and _is_in_order(self.index, op)
+
+    def _written(self, loop: int, carry: int) -> tuple[int, list[int]] | None:
+        """What a loop writes into a stack once an iteration, and the indices; nothing else may
+        touch the stack in the loop."""
+        argument = self.loops.arguments(loop)[carry]
+        update = self.index.definer[self.loops.yielded(loop)[carry]]
+        if update < 0 or self.index.names[update] != "stablehlo.dynamic_update_slice":
+            return None
+        stack, slot, *indices = self.index.operands[update]
+        if stack != argument or len(self.index.uses[argument]) != 1:
+            return None
+        if not self._is_slot(slot, stack):
+            return None
+        if self.index.block[update] != self.loops.body(loop):
+            return None
+        shaping = self.index.definer[slot]
+        if shaping < 0 or self.index.names[shaping] not in _SHAPING:
+            return None
+        return (self.index.operands[shaping][0], indices) if self._keeps_elements(shaping) else None
+
+    def _trip(
+        self, forward: int, written: list[int], backward: int, read: list[int], stack: int
+    ) -> Affine | None:
+        """The forward's trip that wrote the slot which the backward's trip reads."""
+        n_forward, n_backward = self.loops.trips(forward), self.loops.trips(backward)
+        functions = [self.loops.affine(v) for v in (written[0], read[0])]
+        rest = [self.loops.affine(v) for v in (*written[1:], *read[1:])]
+        if any(f != Affine(0, 0) for f in rest) or None in functions:
+            return None
+        if not n_forward or not n_backward:
+            return None
+        f, g = functions
+        assert f is not None
+        assert g is not None
+        if f.scale not in (1, -1):
+            return None
+        trip = Affine(f.scale * g.scale, f.scale * (g.offset - f.offset))
+        first, last = trip.range(n_backward)
+        least, greatest = f.range(n_forward)
+        if first < 0 or last >= n_forward or least < 0 or greatest >= self._shape(stack)[0]:
+            return None
+        return trip
+
+    def _shape(self, value: int) -> list[int]:
+        return list(ir.RankedTensorType(self.index.values[value].type).shape)
+
+    def _is_slot(self, slot: int, stack: int) -> bool:
+        """Whether one value has the shape of one row of another."""
+        return self._shape(slot) == [1, *self._shape(stack)[1:]]
+
+    def _same_type(self, a: int, b: int) -> bool:
+        return self.index.values[a].type == self.index.values[b].type
+
+    # -- branches ------------------------------------------------------------------------------
+
+    def _branches_around(self, block: int) -> list[tuple[int, int]]:
+        """The case ops around a block, from the outermost, each with the branch that it is in."""
+        found = []
+        op = self.index.block_owner[block]
+        while op >= 0:
+            if self.index.names[op] in ("stablehlo.case", "stablehlo.if"):
+                found.append((op, self.index.nested_blocks[op].index(block)))
+            block = self.index.block[op]
+            op = self.index.parent[op]
+        return found[::-1]
+
+    # Rewrite: r read in branch b of case(p) -> what branch b of the forward's case(p) returns
+    def _across_branch(self, outer: Origin, backward: int, branch: int) -> Origin | None:
+        forward = self.index.definer[outer.value]
+        if forward < 0 or forward == backward:
+            return None
+        if self.index.names[forward] != self.index.names[backward]:
+            return None
+        chosen, condition = (self.index.operands[op][0] for op in (backward, forward))
+        if chosen != condition:
+            known = self.of(chosen, self.index.block[backward])
+            if known is None or known.value != condition:
+                return None
+        blocks = self.index.nested_blocks[forward]
+        if len(blocks) != len(self.index.nested_blocks[backward]):
+            return None
+        result = self.index.results[forward].index(outer.value)
+        value = self.index.operands[self.index.blocks[blocks[branch]][-1]][result]
+        return Origin(value, (*outer.frames, Frame(backward, forward)))
+
+
+def _non_unit(type_: object) -> list[int]:
+    return [n for n in getattr(type_, "shape", ()) if n != 1]
+
+
+def _is_in_order(index: Index, op: int) -> bool:
+    """Whether a broadcast only adds unit dimensions, without moving any."""
+    if index.names[op] != "stablehlo.broadcast_in_dim":
+        return True
+    attribute: Any = index.ops[op].attributes["broadcast_dimensions"]
+    dims = list(attribute)
+    return dims == sorted(dims)
