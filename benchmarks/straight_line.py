@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Straight-line models beside jax.checkpoint, in one run: `python3 benchmarks/straight_line.py`.
+
+Exit code 1 where a target is missed. Memory, FLOPs and dots come from XLA and are exact; times are
+medians of interleaved pairs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import time
+from typing import Any
+
+import jax
+import jaxlib
+from common import (
+    CSE_OPTION,
+    Measured,
+    largest_relative_difference,
+    measure,
+    paired_time_ratio,
+    print_table,
+)
+from jax.ad_checkpoint import checkpoint_name as jax_checkpoint_name
+from models import MODELS, Model
+
+import hlo_remat
+from hlo_remat import module_io
+from hlo_remat.frontend.lowered import with_module
+from hlo_remat.strategy import barrier_needs_option
+
+POLICIES = (
+    "nothing_saveable",
+    "dots_saveable",
+    "dots_with_no_batch_dims_saveable",
+    "save_only_these_names",
+)
+HEADER = (
+    "model",
+    "policy",
+    "plain MiB",
+    "jax MiB",
+    "jax+opt MiB",
+    "ours MiB",
+    "text MiB",
+    "ours/jax",
+    "text/jax",
+    "time ours/jax",
+    "time text/jax",
+    "dots plain",
+    "dots jax",
+    "dots ours",
+    "dots text",
+    "grad diff",
+    "pass/compile",
+    "targets",
+)
+
+
+@dataclasses.dataclass
+class Row:
+    model: str
+    policy: str
+    plain: Measured
+    jax: Measured
+    reference: Measured
+    ours: Measured
+    text: Measured
+    pass_s: float
+    time_ours: float | None = None
+    time_text: float | None = None
+
+    def misses(self, is_old: bool, has_time: bool) -> list[str]:
+        """The targets that this row misses."""
+        found = []
+        memory = self.ours.temp_mib / self.reference.temp_mib
+        by_text = self.text.temp_mib / self.reference.temp_mib
+        if memory > 1.02:
+            found.append(f"memory {memory:.3f}")
+        if by_text > (1.10 if is_old else 1.02):
+            found.append(f"text memory {by_text:.3f}")
+        if has_time and self.time_ours is not None and self.time_ours > 1.05:
+            found.append(f"time {self.time_ours:.2f}")
+        if has_time and self.time_text is not None and self.time_text > 1.05:
+            found.append(f"text time {self.time_text:.2f}")
+        if min(self.ours.dots, self.text.dots) < self.reference.dots:
+            found.append("recompute lost")
+        if self.model == "transformer" and self.pass_s > 0.10 * self.ours.compile_s:
+            found.append(f"pass time {self.pass_s / self.ours.compile_s:.2f}")
+        differences = (
+            largest_relative_difference(m.gradients, self.plain.gradients)
+            for m in (self.ours, self.text)
+        )
+        if max(differences) > 1e-4:
+            found.append("gradients")
+        return found
+
+    def cells(self, misses: list[str]) -> list[Any]:
+        difference = largest_relative_difference(self.ours.gradients, self.plain.gradients)
+        return [
+            self.model,
+            self.policy,
+            self.plain.temp_mib,
+            self.jax.temp_mib,
+            self.reference.temp_mib,
+            self.ours.temp_mib,
+            self.text.temp_mib,
+            self.ours.temp_mib / self.reference.temp_mib,
+            self.text.temp_mib / self.reference.temp_mib,
+            self.time_ours if self.time_ours is not None else "-",
+            self.time_text if self.time_text is not None else "-",
+            self.plain.dots,
+            self.reference.dots,
+            self.ours.dots,
+            self.text.dots,
+            difference,
+            self.pass_s / self.ours.compile_s,
+            "ok" if not misses else "MISS " + ", ".join(misses),
+        ]
+
+
+def policy_pair(name: str, names: tuple[str, ...]) -> tuple[Any, Any]:
+    theirs, ours = (
+        getattr(space, name) for space in (jax.checkpoint_policies, hlo_remat.checkpoint_policies)
+    )
+    return (theirs(*names), ours(*names)) if name == "save_only_these_names" else (theirs, ours)
+
+
+def lower(model: Model, wrap: Any, name: Any) -> Any:
+    return jax.jit(jax.grad(model.loss(wrap, name))).lower(*model.arguments)
+
+
+def by_text_alone(lowered: Any) -> Any:
+    """A Lowered of what the passes make of the module's text, to be compiled without options."""
+    text = lowered.as_text(debug_info=True)
+    return with_module(lowered, module_io.parse(hlo_remat.apply(text)), {})
+
+
+def run_case(model_name: str, model: Model, plain: Measured, policy: str, timing: bool) -> Row:
+    theirs, ours = policy_pair(policy, model.names)
+    args = model.arguments
+    lowered_jax = lower(model, lambda f: jax.checkpoint(f, policy=theirs), jax_checkpoint_name)
+    lowered = lower(
+        model, lambda f: hlo_remat.checkpoint(f, policy=ours), hlo_remat.checkpoint_name
+    )
+    start = time.perf_counter()
+    applied = hlo_remat.apply(lowered)
+    pass_s = time.perf_counter() - start
+    as_it_is = measure(lowered_jax, args)
+    needs_option = barrier_needs_option(jax.default_backend(), _version())
+    reference = measure(lowered_jax, args, CSE_OPTION) if needs_option else as_it_is
+    row = Row(
+        model_name,
+        policy,
+        plain,
+        as_it_is,
+        reference,
+        measure(applied, args),
+        measure(by_text_alone(lowered), args),
+        pass_s,
+    )
+    if timing:
+        row.time_ours, row.time_text = (
+            paired_time_ratio(lambda m=m: m.compiled(*args), lambda: reference.compiled(*args))
+            for m in (row.ours, row.text)
+        )
+    return row
+
+
+def _version() -> tuple[int, ...]:
+    return tuple(int(n) for n in jaxlib.__version__.split(".")[:3])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
+    parser.add_argument("--no-timing", action="store_true")
+    parser.add_argument("--json", metavar="FILE")
+    flags = parser.parse_args()
+    print(f"JAX {jax.__version__}, jaxlib {jaxlib.__version__}, {jax.devices()[0].device_kind}\n")
+    rows, missed = [], 0
+    for model_name in flags.models:
+        model = MODELS[model_name]()
+        plain = measure(lower(model, lambda f: f, lambda x, name: x), model.arguments)
+        for policy in flags.policies:
+            row = run_case(model_name, model, plain, policy, not flags.no_timing)
+            is_old = barrier_needs_option(jax.default_backend(), _version())
+            misses = row.misses(is_old, not flags.no_timing)
+            missed += bool(misses)
+            rows.append(row.cells(misses))
+            print(f"... {model_name} {policy}: {rows[-1][-1]}", flush=True)
+    print()
+    print_table(HEADER, rows)
+    print(f"\n{len(rows) - missed} of {len(rows)} rows meet every target")
+    if flags.json:
+        with open(flags.json, "w") as file:
+            json.dump([dict(zip(HEADER, row, strict=True)) for row in rows], file, indent=1)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
