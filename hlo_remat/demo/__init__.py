@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import re
 import statistics
 import sys
 import time
@@ -16,8 +18,10 @@ from jax.ad_checkpoint import checkpoint_name as jax_checkpoint_name
 
 import hlo_remat
 from hlo_remat.demo.model import Config, Problem, make_problem
+from hlo_remat.frontend.residuals import SavedResiduals
 
 NAMES = ("attention", "mlp")
+_SHOWN = 3  # kinds of residuals that are listed
 _HEADER = (
     f"{'':34}{'temp MiB':>9}{'ms/step':>9}{'+GFLOP':>8}{'grad diff':>11}  kept for the backward"
 )
@@ -32,7 +36,7 @@ class Row:
     milliseconds: float
     flops: float
     largest_difference: float
-    kept: str
+    kept: tuple[str, ...]
     grads: Any = dataclasses.field(repr=False)
 
 
@@ -58,7 +62,7 @@ def run(config: Config | None = None, repeats: int = 7) -> list[Row]:
     problem = make_problem(config)
     count = sum(x.size for x in jax.tree.leaves(problem.params))
     print(
-        f"A {config.layers}-layer decoder (flax, {count:,} parameters, batch {config.batch} x "
+        f"A decoder of {config.layers} layers (flax, {count:,} parameters, batch {config.batch} x "
         f"{config.length} characters), one adam step (optax), on {jax.default_backend()}, "
         f"JAX {jax.__version__}\n\n{_HEADER}"
     )
@@ -107,7 +111,7 @@ def _measure(
         start = time.perf_counter()
         jax.block_until_ready(compiled(*arguments))
         times.append(time.perf_counter() - start)
-    kept = ""
+    kept: tuple[str, ...] = ()
     if apply:
         residuals = hlo_remat.saved_residuals(
             problem.loss(wrap, name_value), problem.params, problem.tokens
@@ -126,7 +130,9 @@ def _measure(
     extra = (row.flops - baseline.flops) / 1e9 if baseline else 0.0
     print(
         f"  {row.label:32}{row.temp_bytes / 2**20:9.1f}{row.milliseconds:9.1f}{extra:8.2f}"
-        f"{row.largest_difference:11.1e}  {row.kept}".rstrip(),
+        f"{row.largest_difference:11.1e}  {''.join(row.kept[:1])}".rstrip(),
+        *(f"      {line}" for line in row.kept[1:]),
+        sep="\n",
         flush=True,
     )
     return row
@@ -139,12 +145,19 @@ def _difference(grads: Any, baseline: Row | None) -> float:
     return max(float(np.max(np.abs(a - b))) for a, b in pairs)
 
 
-def _kept(residuals: Any) -> str:
-    largest = max(residuals, key=lambda r: r.nbytes)
-    return (
-        f"{len(residuals)} values, {residuals.nbytes / 2**20:.1f} MiB; largest: "
-        f"{largest.dtype.name}{list(largest.shape)}"
-    )
+def _kept(residuals: SavedResiduals) -> tuple[str, ...]:
+    """The total, then the largest values that are no arguments; those of equal layers as one."""
+    groups: collections.Counter[str] = collections.Counter()
+    count: collections.Counter[str] = collections.Counter()
+    for r in residuals:
+        if not r.source.startswith("from the argument"):
+            source = re.sub(r"\S*/", "", r.source)  # the file without its folder
+            text = f"{r.dtype.name}[{','.join(map(str, r.shape))}] {source}"
+            groups[text] += r.nbytes
+            count[text] += 1
+    total = f"{len(residuals)} values, {residuals.nbytes / 2**20:.1f} MiB"
+    largest = groups.most_common(_SHOWN)
+    return total, *(f"{n / 2**20:5.1f} MiB: {count[text]} x {text}" for text, n in largest)
 
 
 def _progress(text: str) -> None:

@@ -20,7 +20,8 @@ def test_rows(capsys):
         assert row.flops > baseline.flops
     for row in others[1::2]:
         assert row.temp_bytes < baseline.temp_bytes
-        assert "values" in row.kept
+        assert "values" in row.kept[0]
+    assert any("named 'attention'" in line for line in rows[-1].kept[1:])
     for name in demo.policies():
         assert name in out
 
@@ -28,7 +29,7 @@ def test_rows(capsys):
 def test_difference_is_measured():
     import numpy as np
 
-    baseline = demo.Row("", 0, 0.0, 0.0, 0.0, "", {"w": np.array([1.0, 2.0])})
+    baseline = demo.Row("", 0, 0.0, 0.0, 0.0, (), {"w": np.array([1.0, 2.0])})
     assert demo._difference({"w": np.array([1.0, 2.5])}, baseline) == 0.5
 
 
