@@ -159,7 +159,7 @@ def test_remarks_are_logged_and_printed(capsys, caplog):
     hlo_remat.apply(lowered, remarks=True)
     printed = capsys.readouterr().err
     assert f"remark: {said}" in printed
-    assert "test_apply.py" in printed
+    assert "test_apply_options.py" in printed
 
 
 def test_errors_of_passes_leave_the_given_one():
