@@ -12,6 +12,7 @@ from jaxlib.mlir import ir
 
 from hlo_remat import _compat, module_io
 from hlo_remat.diagnostics import Diagnostics, Severity
+from hlo_remat.ir.fence import has_barrier_in_loop
 from hlo_remat.passes.default import default_pipeline
 from hlo_remat.passes.lower_recompute import LowerRecompute, Scope, Strategy
 from hlo_remat.passes.pipeline import Pipeline, parse_pipeline
@@ -85,7 +86,8 @@ def _apply_lowered(
     _run(_pipeline(pipeline, target, strategy, scope, True), module, remarks)
     from hlo_remat.frontend.lowered import with_module  # here, for it imports jax
 
-    return with_module(lowered, module, compiler_options(target, _jaxlib()))
+    in_loop = has_barrier_in_loop(module)
+    return with_module(lowered, module, compiler_options(target, _jaxlib(), in_loop))
 
 
 def _pipeline(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 
 CSE_EXPANDER = "cse_barrier_expander"
+LOOP_HOISTING = "small-while-loop-hoisting"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,11 +43,18 @@ def barrier_needs_option(target: str, jaxlib: tuple[int, ...]) -> bool:
     return target == "cpu" and jaxlib < (0, 11, 1)
 
 
-def compiler_options(target: str, jaxlib: tuple[int, ...]) -> dict[str, str]:
-    """What XLA must be told so that barriers hold."""
-    if barrier_needs_option(target, jaxlib):
-        return {"xla_disable_hlo_passes": CSE_EXPANDER}
-    return {}
+def compiler_options(
+    target: str, jaxlib: tuple[int, ...], barrier_in_loop: bool = False
+) -> dict[str, str]:
+    """What XLA must be told so that barriers hold.
+
+    Where XLA CPU makes one kernel of a small loop, a barrier that is left in its body aborts the
+    process; so with `barrier_in_loop` it must make none.
+    """
+    if not barrier_needs_option(target, jaxlib):
+        return {}
+    disabled = [CSE_EXPANDER, LOOP_HOISTING] if barrier_in_loop else [CSE_EXPANDER]
+    return {"xla_disable_hlo_passes": ",".join(disabled)}
 
 
 def choose(facts: Facts) -> Choice:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func, stablehlo
 
+from hlo_remat.ir.index import nested_ops
+
 Values = list[ir.Value]
 Build = Callable[[Values], Values]
 
@@ -20,6 +22,22 @@ Build = Callable[[Values], Values]
 def barrier(operands: Values, build: Build) -> Values:
     """The operands pass an `optimization_barrier`."""
     return build(list(stablehlo.optimization_barrier(operands)))
+
+
+def has_barrier_in_loop(module: ir.Module) -> bool:
+    """Whether there may be an `optimization_barrier` in the body of a loop: one is nested in an op,
+    or in a function that something may call."""
+    for view in module.body.operations:
+        function = view.operation
+        is_private = "sym_visibility" in function.attributes and (
+            ir.StringAttr(function.attributes["sym_visibility"]).value == "private"
+        )
+        for op in nested_ops(function):
+            if op.name == "stablehlo.optimization_barrier" and (
+                is_private or op.parent.name != "func.func"
+            ):
+                return True
+    return False
 
 
 def call(operands: Values, build: Build, module: ir.Module, symbols: ir.SymbolTable) -> Values:

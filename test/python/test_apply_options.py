@@ -90,6 +90,38 @@ def test_options_reach_xla(lowered, monkeypatch, where):
     assert temp_bytes(compiled) < 0.7 * temp_bytes(lowered.compile())
 
 
+# XLA CPU up to 0.11.0 makes one kernel of so small a loop, and aborts the process where a barrier is
+# left in its body.
+IN_LOOPS = {
+    "scan": lambda f, x: jax.lax.scan(lambda c, _: (f(c), None), x, length=3)[0],
+    "branch_in_loop": lambda f, x: jax.lax.scan(
+        lambda c, _: (jax.lax.cond(c[0] > 0, f, jnp.sin, c), None), x, length=3
+    )[0],
+    "map": lambda f, x: jax.lax.map(f, jnp.stack([x, x])),
+}
+
+
+@pytest.mark.parametrize("strategy", ["auto", "optimization-barrier", "while"])
+@pytest.mark.parametrize("mark", [hlo_remat.checkpoint, jax.checkpoint])
+@pytest.mark.parametrize("program", IN_LOOPS)
+def test_barriers_in_small_loops(program, mark, strategy):
+    def gradient(mark):
+        f = mark(lambda x: jnp.sin(jnp.sin(x)))
+        return jax.jit(jax.value_and_grad(lambda x: IN_LOOPS[program](f, x).sum()))
+
+    x = jnp.arange(4.0)
+    new = hlo_remat.apply(gradient(mark).lower(x), strategy=strategy)
+    close(new.compile()(x), gradient(lambda f: f)(x))
+
+
+def test_loops_stay_small_kernels_without_barriers(lowered, monkeypatch):
+    monkeypatch.setattr("hlo_remat._apply._jaxlib", lambda: (0, 10, 2))
+    scanned = jax.jit(jax.grad(lambda x: IN_LOOPS["scan"](jax.checkpoint(jnp.sin), x).sum()))
+    both = {"xla_disable_hlo_passes": "cse_barrier_expander,small-while-loop-hoisting"}
+    assert hlo_remat.apply(scanned.lower(jnp.ones(3))).hlo_remat_options == both
+    assert hlo_remat.apply(lowered).hlo_remat_options == OURS
+
+
 def test_an_unknown_option_is_still_refused(lowered):
     with pytest.raises(Exception, match="xla_no_such_option"):
         hlo_remat.apply(lowered).compile({"xla_no_such_option": "1"})
