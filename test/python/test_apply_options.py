@@ -90,8 +90,8 @@ def test_options_reach_xla(lowered, monkeypatch, where):
     assert temp_bytes(compiled) < 0.7 * temp_bytes(lowered.compile())
 
 
-# XLA CPU up to 0.11.0 makes one kernel of so small a loop, and aborts the process where a barrier is
-# left in its body.
+# XLA CPU up to 0.11.0 makes one kernel of so small a loop, and aborts the process where a barrier
+# is left in its body.
 IN_LOOPS = {
     "scan": lambda f, x: jax.lax.scan(lambda c, _: (f(c), None), x, length=3)[0],
     "branch_in_loop": lambda f, x: jax.lax.scan(
