@@ -104,7 +104,8 @@ def _pipeline(
 
 def _run(pipeline: Pipeline, module: ir.Module, remarks: bool) -> None:
     diagnostics = Diagnostics()
-    pipeline.run(module, diagnostics=diagnostics)
+    pipeline.run(module, diagnostics=diagnostics, verify_each=False)
+    module_io.verify(module, diagnostics)
     for d in diagnostics.all:
         if d.severity is not Severity.ERROR:
             _logger.log(

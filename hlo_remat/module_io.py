@@ -62,6 +62,17 @@ def parse(source: str | bytes) -> ir.Module:
     raise DiagnosticError(diagnostics.errors)
 
 
+def verify(module: ir.Module, diagnostics: Diagnostics) -> None:
+    """Raises DiagnosticError where the module is invalid."""
+    with diagnostics.capture(module.context):
+        try:
+            is_valid = module.operation.verify()
+        except ir.MLIRError:
+            is_valid = False
+    if not is_valid:
+        raise DiagnosticError(diagnostics.errors)
+
+
 def bytecode(module: ir.Module) -> bytes:
     file = io.BytesIO()
     module.operation.write_bytecode(file)

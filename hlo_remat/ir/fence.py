@@ -158,10 +158,11 @@ def zeros(type_: ir.Type) -> ir.Value:
     """A tensor of zeros of a static shape: integer, float or complex."""
     tensor = ir.RankedTensorType(type_)
     element = tensor.element_type
+    if isinstance(element, ir.ComplexType):
+        part = zeros(ir.RankedTensorType.get(tensor.shape, element.element_type))
+        return stablehlo.complex(part, part)
     scalar = ir.RankedTensorType.get([], element)
-    text = "(0.0,0.0)" if isinstance(element, ir.ComplexType) else "0"
-    if isinstance(element, ir.FloatType):
-        text = "0.0"
+    text = "0.0" if isinstance(element, ir.FloatType) else "0"
     if str(element) == "i1":
         text = "false"
     zero = stablehlo.constant(ir.Attribute.parse(f"dense<{text}> : {scalar}"))

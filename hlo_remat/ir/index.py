@@ -32,7 +32,8 @@ class Index:
         self.block_arguments: list[list[int]] = []
         self.block_owner: list[int] = []  # op that the block is in, -1 at the top
         self.nested_blocks: dict[int, list[int]] = {}  # blocks of each op that has any
-        self._ids: dict[ir.Value, int] = {}
+        # By hash, which the bindings take from the address: a lookup by value would compare too.
+        self._ids: dict[int, int] = {}
         for region in function.regions:
             self._add_region(region, -1)
 
@@ -52,34 +53,45 @@ class Index:
 
     def _add_op(self, op: ir.Operation, parent: int, block: int) -> int:
         i = len(self.ops)
-        operands = [self._number(v) for v in op.operands]
         self.ops.append(op)
         self.names.append(op.name)
-        self.operands.append(operands)
         self.parent.append(parent)
         self.block.append(block)
-        for k, v in enumerate(operands):
-            self.uses[v][i, k] = None
-        results = [self._number(v) for v in op.results]
-        for v in results:
+        ids, uses = self._ids, self.uses
+        operands: list[int] = []
+        for value in op.operands:
+            v = ids.get(hash(value))
+            if v is None:
+                v = self._number(value)
+            uses[v][i, len(operands)] = None
+            operands.append(v)
+        self.operands.append(operands)
+        results = []
+        for value in op.results:
+            v = self._number(value)
             self.definer[v] = i
+            results.append(v)
         self.results.append(results)
         self.end.append(i + 1)
-        for region in op.regions:
-            self._add_region(region, i)
-        self.end[i] = len(self.ops)
+        regions = op.regions
+        if len(regions):
+            for region in regions:
+                self._add_region(region, i)
+            self.end[i] = len(self.ops)
         return i
 
     def _number(self, value: ir.Value) -> int:
-        number = self._ids.setdefault(value, len(self.values))
-        if number == len(self.values):
+        key = hash(value)
+        number = self._ids.get(key)
+        if number is None:
+            number = self._ids[key] = len(self.values)
             self.values.append(value)
             self.definer.append(-1)
             self.uses.append({})
         return number
 
     def id_of(self, value: ir.Value) -> int:
-        return self._ids[value]
+        return self._ids[hash(value)]
 
     def in_block(self, op: int, block: int) -> int:
         """The op of `block` that `op` is, or is nested in."""
@@ -134,13 +146,15 @@ class Index:
 def nested_ops(op: ir.Operation) -> list[ir.Operation]:
     """The ops in the regions of `op`, at any depth, in preorder."""
     found: list[ir.Operation] = []
+    _add_nested(op, found)
+    return found
 
-    def visit(nested: ir.Operation) -> ir.WalkResult:
-        found.append(nested)
-        return ir.WalkResult.ADVANCE
 
+def _add_nested(op: ir.Operation, found: list[ir.Operation]) -> None:
     for region in op.regions:
         for block in region.blocks:
             for view in block.operations:
-                view.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+                nested = view.operation
+                found.append(nested)
+                if len(nested.regions):
+                    _add_nested(nested, found)

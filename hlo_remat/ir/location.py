@@ -56,6 +56,9 @@ def op_path(location: ir.Location | None) -> str | None:
     exact: Any = ir.Location.from_attr(location.attr, location.context)
     if isinstance(exact, ir.CallSiteLoc):
         return op_path(exact.callee)
+    if isinstance(exact, ir.FusedLoc):
+        parts: list[Any] = exact.locations
+        return ";".join(filter(None, map(op_path, parts))) or None
     return _quoted(exact) if isinstance(exact, ir.NameLoc) else None
 
 
@@ -68,11 +71,6 @@ def describe_location(location: ir.Location | None) -> str:
 
 
 def with_scope(location: ir.Location, scope: str) -> ir.Location:
-    """`location` with `scope` before the last part of the op's name path."""
-    exact: Any = ir.Location.from_attr(location.attr, location.context)
-    if isinstance(exact, ir.CallSiteLoc):
-        return ir.Location.callsite(with_scope(exact.callee, scope), [exact.caller])
-    if not isinstance(exact, ir.NameLoc):
-        return ir.Location.name(scope, location, location.context)
-    path, slash, last = _quoted(exact).rpartition("/")
-    return ir.Location.name(f"{path}{slash}{scope}/{last}", exact.child_loc, location.context)
+    """`location` under `scope`: XLA names the op `scope;` and the op's own name path."""
+    name = ir.Location.name(scope, context=location.context)
+    return ir.Location.fused([name, location], context=location.context)

@@ -17,6 +17,7 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func, stablehlo
 
+from hlo_remat.diagnostics import Diagnostics
 from hlo_remat.policies import Policy, from_attribute
 
 PREFIX = "hlo_remat."
@@ -87,7 +88,8 @@ class Marker:
 
     `values` are the operands that pass through (results 0 to n), `inputs` the region's raw inputs,
     `residuals` what hlo-remat-partition adds to a bwd_enter: the values that the backward needs,
-    each with its decision, returned after the cotangents.
+    each with its decision, returned after the cotangents. For a recompute, `residuals` are what it
+    starts from, and `fenced` says of each whether the fence holds it.
 
     Raises MarkerError where the op breaks the specification.
     """
@@ -123,6 +125,7 @@ class Marker:
         self.values = operands[:num_values]
         self.inputs = operands[num_values : num_values + num_inputs]
         self.residuals = operands[num_values + num_inputs :]
+        self.fenced = self._fenced()
         if self.kind is not Kind.RECOMPUTE:
             self._check_results(name)
 
@@ -153,9 +156,7 @@ class Marker:
         """The name that a `name` marker gives its value."""
         return self._get("name", ir.StringAttr, "")
 
-    @property
-    def fenced(self) -> tuple[bool, ...]:
-        """For each residual of a recompute marker whether its fence holds it."""
+    def _fenced(self) -> tuple[bool, ...]:
         mask = self.attributes.get("fenced")
         if mask is None:
             return (True,) * len(self.residuals)
@@ -189,6 +190,17 @@ class Marker:
             raise MarkerError("attribute 'prevent_cse' must be a bool or an array of bools")
         names = tuple(ir.StringAttr(n).value for n in self.attributes.get("names", ()))
         return Region(self.label, from_attribute(self.attributes["policy"]), prevent_cse, names)
+
+
+def read_marker(op: ir.Operation, diagnostics: Diagnostics) -> Marker | None:
+    """A composite op as a marker, if it is one; one that breaks the specification is an error."""
+    if not is_marker(op):
+        return None
+    try:
+        return Marker(op)
+    except MarkerError as error:
+        diagnostics.error(op.location, str(error))
+        return None
 
 
 def is_marker(op: ir.Operation) -> bool:

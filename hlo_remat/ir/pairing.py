@@ -12,6 +12,7 @@ from hlo_remat.ir.index import Index
 from hlo_remat.ir.loops import IDENTITY
 from hlo_remat.ir.markers import Kind, Marker
 from hlo_remat.ir.origin import Frame, Origins
+from hlo_remat.ir.purity import Purity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,13 +27,11 @@ class Pairing:
     """Pairs the bwd_enters of a function with enters. A region's markers have the same raw
     inputs: in one block the same values, across loops and branches values proven equal."""
 
-    def __init__(
-        self, index: Index, markers: dict[int, Marker], aliases: Aliases, impure: list[bool]
-    ):
+    def __init__(self, index: Index, markers: dict[int, Marker], aliases: Aliases, purity: Purity):
         self.index = index
         self.markers = markers
         self.aliases = aliases
-        self.impure = impure
+        self.purity = purity
         self.origins = Origins(index)
         self._reads: dict[int, dict[int, list[int]]] = {}
         self._frames: dict[tuple[int, int], tuple[Frame, ...]] = {}
@@ -142,11 +141,11 @@ class Pairing:
 
     def _same_op(self, u: int, v: int, block: int, frames: tuple[Frame, ...]) -> bool:
         a, b = self.index.definer[u], self.index.definer[v]
-        if a < 0 or b < 0 or self.index.names[a] != self.index.names[b] or self.impure[a]:
+        if a < 0 or b < 0 or self.index.names[a] != self.index.names[b]:
             return False
         if a in self.markers or b in self.markers or self.index.end[a] != a + 1:
             return False
-        if not _same_attributes(self.index, a, b):
+        if not _same_attributes(self.index, a, b) or self.purity.is_impure(self.index.ops[a]):
             return False
         if self.index.results[a].index(u) != self.index.results[b].index(v):
             return False

@@ -24,54 +24,52 @@ _IMPURE = frozenset(
 _PURE_DIALECTS = ("stablehlo.", "chlo.", "sdy.", "arith.", "func.return", "mhlo.")
 
 
-def impure_ops(index: Index, impure_functions: frozenset[str]) -> list[bool]:
-    """For each op whether it, or an op nested in it, is impure."""
-    impure = [
-        _is_impure(op, name, impure_functions)
-        for op, name in zip(index.ops, index.names, strict=True)
-    ]
-    for i in range(len(impure) - 1, -1, -1):
-        parent = index.parent[i]
-        if impure[i] and parent >= 0:
-            impure[parent] = True
-    return impure
+class Purity:
+    """Which ops of a module are pure. Functions are looked at when something calls them."""
 
+    def __init__(self, module: ir.Module):
+        self._functions = {
+            ir.StringAttr(view.operation.attributes["sym_name"]).value: view.operation
+            for view in module.body.operations
+            if view.operation.name == "func.func"
+        }
+        self._impure_functions: dict[str, bool] = {}
 
-def _is_impure(op: ir.Operation, name: str, impure_functions: frozenset[str]) -> bool:
-    if name in _IMPURE or not name.startswith(_PURE_DIALECTS):
-        return name != "func.call" or _symbol(op, "callee") in impure_functions
-    if name == "stablehlo.custom_call":
-        attributes = op.attributes
-        return "has_side_effect" in attributes and ir.BoolAttr(attributes["has_side_effect"]).value
-    if name == "stablehlo.composite":
-        return _symbol(op, "decomposition") in impure_functions
-    return False
+    def impure_ops(self, index: Index) -> list[bool]:
+        """For each op whether it, or an op nested in it, is impure."""
+        impure = [self._is_impure(op, n) for op, n in zip(index.ops, index.names, strict=True)]
+        for i in range(len(impure) - 1, -1, -1):
+            parent = index.parent[i]
+            if impure[i] and parent >= 0:
+                impure[parent] = True
+        return impure
 
+    def is_impure(self, op: ir.Operation) -> bool:
+        """Whether an op, or one nested in it, is impure."""
+        return self._is_impure(op, op.name) or any(
+            self._is_impure(nested, nested.name) for nested in nested_ops(op)
+        )
 
-def _symbol(op: ir.Operation, attribute: str) -> str:
-    return ir.FlatSymbolRefAttr(op.attributes[attribute]).value
+    def _is_impure(self, op: ir.Operation, name: str) -> bool:
+        if name == "func.call":
+            return self._is_impure_function(op.attributes["callee"])
+        if name == "stablehlo.composite":
+            return self._is_impure_function(op.attributes["decomposition"])
+        if name == "stablehlo.custom_call":
+            attributes = op.attributes
+            return (
+                "has_side_effect" in attributes and ir.BoolAttr(attributes["has_side_effect"]).value
+            )
+        return name in _IMPURE or not name.startswith(_PURE_DIALECTS)
 
-
-def impure_functions(module: ir.Module) -> frozenset[str]:
-    """The names of the functions that have an effect, by themselves or through what they call."""
-    impure: set[str] = set()
-    callers: dict[str, set[str]] = {}
-    for view in module.body.operations:
-        function = view.operation
-        if function.name != "func.func":
-            continue
-        name = ir.StringAttr(function.attributes["sym_name"]).value
-        if not list(function.regions[0].blocks):
-            impure.add(name)
-        for op in nested_ops(function):
-            if op.name in ("func.call", "stablehlo.composite"):
-                symbol = _symbol(op, "callee" if op.name == "func.call" else "decomposition")
-                callers.setdefault(symbol, set()).add(name)
-            elif _is_impure(op, op.name, frozenset()):
-                impure.add(name)
-    todo = list(impure)
-    while todo:
-        new = callers.get(todo.pop(), set()) - impure
-        impure |= new
-        todo.extend(new)
-    return frozenset(impure)
+    def _is_impure_function(self, symbol: ir.Attribute) -> bool:
+        name = ir.FlatSymbolRefAttr(symbol).value
+        if name not in self._impure_functions:
+            self._impure_functions[name] = True  # until proven pure: it may call itself
+            function = self._functions.get(name)
+            self._impure_functions[name] = (
+                function is None
+                or not list(function.regions[0].blocks)
+                or any(self._is_impure(op, op.name) for op in nested_ops(function))
+            )
+        return self._impure_functions[name]

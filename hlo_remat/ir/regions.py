@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from hlo_remat.diagnostics import Diagnostics
 from hlo_remat.ir.aliases import Aliases
 from hlo_remat.ir.index import Index, Use
-from hlo_remat.ir.markers import Kind, Marker, MarkerError, is_marker
+from hlo_remat.ir.markers import Kind, Marker, read_marker
 from hlo_remat.ir.pairing import Pair, Pairing
 
 
@@ -18,11 +18,10 @@ def read_markers(index: Index, diagnostics: Diagnostics) -> dict[int, Marker]:
     """The markers of a function by op. A marker that breaks the specification is an error."""
     markers = {}
     for i, name in enumerate(index.names):
-        if name == "stablehlo.composite" and is_marker(index.ops[i]):
-            try:
-                markers[i] = Marker(index.ops[i])
-            except MarkerError as error:
-                diagnostics.error(index.ops[i].location, str(error))
+        if name == "stablehlo.composite":
+            marker = read_marker(index.ops[i], diagnostics)
+            if marker is not None:
+                markers[i] = marker
     return markers
 
 
@@ -158,11 +157,28 @@ def _is_live_use(
     return result is not None and live_value[index.results[op][result]]
 
 
-def constant_ops(index: Index, impure: list[bool]) -> list[bool]:
-    """For each op whether it is pure and depends on nothing but constants."""
-    constant = [False] * len(index.ops)
-    for i in range(len(index.ops)):
-        constant[i] = not impure[i] and all(
-            index.definer[v] >= 0 and constant[index.definer[v]] for v in index.reads(i)
-        )
-    return constant
+class Constants:
+    """Which ops are pure and depend on nothing but constants, found when asked."""
+
+    def __init__(self, index: Index, impure: list[bool]):
+        self._index = index
+        self._impure = impure
+        self._known: dict[int, bool] = {}
+
+    def __contains__(self, op: int) -> bool:
+        todo = [op]
+        while todo:
+            current = todo[-1]
+            makers = {self._index.definer[v] for v in self._index.reads(current)}
+            unknown = [m for m in makers if m >= 0 and m not in self._known]
+            if self._impure[current] or any(m < 0 for m in makers):
+                self._known[current] = False
+            elif not unknown:
+                self._known[current] = all(self._known[m] for m in makers)
+            elif any(self._known.get(m) is False for m in makers):
+                self._known[current] = False
+            else:
+                todo += unknown
+                continue
+            todo.pop()
+        return self._known[op]

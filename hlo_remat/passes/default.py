@@ -6,7 +6,7 @@ from __future__ import annotations
 from hlo_remat.passes.inline import Inline
 from hlo_remat.passes.lower_recompute import LowerRecompute
 from hlo_remat.passes.partition import Partition
-from hlo_remat.passes.pipeline import Pipeline, pipeline_of
+from hlo_remat.passes.pipeline import Pipeline
 from hlo_remat.passes.recompute import Recompute
 from hlo_remat.passes.strip import Strip
 
@@ -18,11 +18,13 @@ def default_pipeline(
 
     No `cse`: it would merge a recompute in a branch with the forward, as XLA would.
     """
-    return pipeline_of(
-        Inline(),
-        partition or Partition(),
-        Recompute(),
-        lower or LowerRecompute(),
-        Strip(),
-        "symbol-dce",
+    return Pipeline(
+        (
+            Inline(),
+            partition or Partition(),
+            Recompute(),
+            lower or LowerRecompute(),
+            Strip(),
+            "symbol-dce",
+        )
     )

@@ -12,7 +12,7 @@ from hlo_remat.ir.index import nested_ops
 from hlo_remat.passes.base import Pass
 
 _LEAF_DIALECTS = ("stablehlo.", "chlo.", "func.", "sdy.")
-_REFERRING = ("func.call", "stablehlo.composite", "stablehlo.custom_call")
+_REFERRING = ("stablehlo.composite", "stablehlo.custom_call")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,12 @@ class Inline(Pass):
             for op in module.body.operations
             if op.operation.name == "func.func"
         }
-        calls = {name: list(_calls(function)) for name, function in functions.items()}
+        calls: dict[str, list[ir.Operation]] = {}
+        used: set[str] = set()
+        for name, function in functions.items():
+            ops = nested_ops(function)
+            calls[name] = [op for op in ops if op.name == "func.call"]
+            used.update(_references(ops))
         order, cycle = _callees_first(calls)
         if cycle is not None:
             diagnostics.error(cycle.location, f"recursive call of '@{_callee(cycle)}'")
@@ -47,7 +52,8 @@ class Inline(Pass):
                 if callee in functions and _is_inlineable(call, functions[callee]):
                     _inline(call, functions[callee])
                     inlined.add(callee)
-        used = {symbol for f in functions.values() for symbol in _references(f)}
+                else:
+                    used.add(callee)
         for name in reversed(order):
             if name in inlined and name not in used and _is_private(functions[name]):
                 functions[name].erase()
@@ -84,10 +90,6 @@ def _is_inlineable(call: ir.Operation, callee: ir.Operation) -> bool:
     return "inlineable" not in frontend or ir.StringAttr(frontend["inlineable"]).value != "false"
 
 
-def _calls(function: ir.Operation) -> Iterator[ir.Operation]:
-    return (op for op in nested_ops(function) if op.name == "func.call")
-
-
 def _callees_first(
     calls: dict[str, list[ir.Operation]],
 ) -> tuple[list[str], ir.Operation | None]:
@@ -114,9 +116,9 @@ def _callees_first(
     return order, None
 
 
-def _references(function: ir.Operation) -> Iterator[str]:
-    """The symbols that the ops of a function refer to."""
-    for op in nested_ops(function):
+def _references(ops: list[ir.Operation]) -> Iterator[str]:
+    """The symbols that ops other than calls refer to."""
+    for op in ops:
         if op.name.startswith(_LEAF_DIALECTS) and op.name not in _REFERRING:
             continue
         for attribute in op.attributes:

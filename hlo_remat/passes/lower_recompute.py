@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
 from typing import Literal
 
 from jaxlib import version as jaxlib_version
@@ -11,11 +10,11 @@ from jaxlib.mlir import ir
 from hlo_remat import _compat
 from hlo_remat.diagnostics import Diagnostics
 from hlo_remat.ir import fence
+from hlo_remat.ir.backwards import Backwards
 from hlo_remat.ir.clone import clone_ops
-from hlo_remat.ir.index import Index
-from hlo_remat.ir.markers import Kind, Marker, MarkerError
-from hlo_remat.ir.purity import impure_functions, impure_ops
-from hlo_remat.ir.regions import read_markers
+from hlo_remat.ir.index import nested_ops
+from hlo_remat.ir.markers import Kind, Marker, read_marker
+from hlo_remat.ir.purity import Purity
 from hlo_remat.passes.base import Pass, option
 from hlo_remat.strategy import Choice, Facts, choose
 
@@ -50,14 +49,13 @@ class LowerRecompute(Pass):
 
     def run(self, module: ir.Module, diagnostics: Diagnostics) -> None:
         symbols = ir.SymbolTable(module.operation)
-        impure = impure_functions(module)
         functions = {
             ir.StringAttr(view.operation.attributes["sym_name"]).value: view.operation
             for view in module.body.operations
             if view.operation.name == "func.func"
         }
         for function in list(functions.values()):
-            _Lowerer(self, module, function, functions, impure, symbols, diagnostics).run()
+            _Lowerer(self, module, function, functions, symbols, diagnostics).run()
 
     def facts(self, module: ir.Module, has_convolution: bool) -> Facts:
         attributes = module.operation.attributes
@@ -85,77 +83,66 @@ class _Lowerer:
         module: ir.Module,
         function: ir.Operation,
         functions: dict[str, ir.Operation],
-        impure: frozenset[str],
         symbols: ir.SymbolTable,
         diagnostics: Diagnostics,
     ):
         self.options = options
         self.module = module
+        self.function = function
         self.functions = functions
         self.symbols = symbols
         self.diagnostics = diagnostics
-        self.index = Index(function)
-        self.markers = read_markers(self.index, diagnostics)
-        self.impure = impure_ops(self.index, impure)
 
     def run(self) -> None:
+        composites = [op for op in nested_ops(self.function) if op.name == "stablehlo.composite"]
+        markers = [read_marker(op, self.diagnostics) for op in composites]
+        recomputes = [m for m in markers if m is not None and m.kind is Kind.RECOMPUTE]
         if self.diagnostics.errors:
             return
-        ends = self.backward_ends()
-        # Inner regions first: a fenced backward of an inner region is part of the outer one's.
-        for op in sorted(self.markers, reverse=True):
-            if self.markers[op].kind is Kind.RECOMPUTE:
-                try:
-                    self.lower(op, ends.get(op))
-                except MarkerError as error:
-                    self.diagnostics.error(self.index.ops[op].location, str(error))
-
-    def backward_ends(self) -> dict[int, int]:
-        """The bwd_exit of each recompute: backwards nest, so the last one opened closes first."""
-        ends: dict[int, int] = {}
-        opened: dict[tuple[int, str], list[int]] = defaultdict(list)
-        for op in sorted(self.markers):
-            marker = self.markers[op]
-            key = self.index.block[op], marker.label
-            if marker.kind in (Kind.RECOMPUTE, Kind.BWD_ENTER):
-                opened[key].append(op)
-            elif marker.kind is Kind.BWD_EXIT and opened[key]:
-                ends[opened[key].pop()] = op
-        return ends
-
-    def lower(self, op: int, end: int | None) -> None:
-        marker = self.markers[op]
-        backward = self.backward_ops(op, end) if end is not None else None
-        choice = self.choose(marker, backward)
-        if choice.scope == "backward" and backward is not None and end is not None:
-            self.lower_with_backward(op, end, backward, choice.strategy)
+        is_fenced = any(any(m.fenced) for m in recomputes)
+        if not is_fenced or not self.may_hold_backward():
+            for marker in reversed(recomputes):
+                self.lower_alone(marker, self.choose(marker, False).strategy)
         else:
-            self.lower_alone(op, choice.strategy)
+            self.run_with_backwards()
 
-    def choose(self, marker: Marker, backward: list[int] | None) -> Choice:
+    def may_hold_backward(self) -> bool:
+        if self.options.scope != "auto":
+            return self.options.scope == "backward"
+        is_auto = self.options.strategy == "auto"
+        return is_auto and choose(self.options.facts(self.module, False)).scope == "backward"
+
+    def run_with_backwards(self) -> None:
+        backwards = Backwards(self.function, Purity(self.module))
+        # Inner regions first: a fenced backward of an inner region is part of the outer one's.
+        for op in sorted(backwards.recomputes, reverse=True):
+            marker, inside = backwards.markers[op], backwards.ops_of(op)
+            choice = self.choose(marker, backwards.has_convolution(inside or []))
+            if choice.scope == "backward" and inside is not None:
+                self.lower_with_backward(backwards, op, inside, choice.strategy)
+            else:
+                self.lower_alone(marker, choice.strategy)
+
+    def choose(self, marker: Marker, has_convolution: bool) -> Choice:
         if not any(marker.fenced):
             return Choice("none", "recompute")
-        nested = (j for i in backward or () for j in range(i, self.index.end[i]))
-        convolution = any(self.index.names[j] == "stablehlo.convolution" for j in nested)
         chosen = Choice(self.options.strategy, "recompute")
         if chosen.strategy == "auto":
-            chosen = choose(self.options.facts(self.module, convolution))
+            chosen = choose(self.options.facts(self.module, has_convolution))
         if self.options.scope != "auto":
             chosen = dataclasses.replace(chosen, scope=self.options.scope)
         return chosen
 
-    # -- the recompute alone -------------------------------------------------------------------
-
-    def lower_alone(self, op: int, strategy: str) -> None:
-        old = self.index.ops[op]
-        num_values = len(self.markers[op].values)
+    def lower_alone(self, marker: Marker, strategy: str) -> None:
+        old = marker.op
+        num_values = len(marker.values)
         kept = list(old.operands)[num_values:]
         last = num_values + len(kept)
-        held, rest = self.held_operands(op)
+        held, rest = _held_operands(marker)
 
         def everything(inside: fence.Values) -> fence.Values:
             return _compat.inline_body(
-                self.body(op), self.arguments(op, inside, rest), old.location
+                self.body(marker), _arguments(marker, inside, rest), old.location
             )
 
         def made(inside: fence.Values) -> fence.Values:
@@ -164,96 +151,49 @@ class _Lowerer:
 
         with ir.InsertionPoint(old), old.location:
             if strategy in ("optimization-barrier", "none"):
-                results = self.fence(op, strategy, held, everything, [])
+                results = self.fence(marker, strategy, held, everything, [])
             else:  # the kept values need not pass: what a nested computation returns is copied
                 types = [r.type for r in old.results]
-                new = self.fence(op, strategy, held, made, types[:num_values] + types[last:])
+                new = self.fence(marker, strategy, held, made, types[:num_values] + types[last:])
                 results = new[:num_values] + kept + new[num_values:]
         for result, replacement in zip(old.results, results, strict=True):
             result.replace_all_uses_with(replacement)
         old.erase()
 
-    # -- the recompute with the region's backward ----------------------------------------------
-
-    def backward_ops(self, op: int, end: int) -> list[int] | None:
-        """The ops between a recompute and its bwd_exit that the latter depends on.
-
-        None where they can't become one computation: one of them belongs to another region's
-        backward, has an effect that must stay in order, or is read before the bwd_exit.
-        """
-        index = self.index
-        block = index.block[op]
-        found: set[int] = set()
-        todo = list(index.operands[end][: len(self.markers[end].values)])
-        while todo:
-            definer = index.definer[todo.pop()]
-            if definer < 0 or definer in found or definer <= op or index.block[definer] != block:
-                continue
-            if definer in self.markers and self.markers[definer].kind is not Kind.NAME:
-                return None
-            found.add(definer)
-            todo += index.reads(definer)
-        for i in found:
-            if self.impure[i]:
-                return None
-            users = (index.in_block(j, block) for v in index.results[i] for j, _ in index.uses[v])
-            if any(user < end and user not in found for user in users):
-                return None
-        return sorted(found)
-
-    def lower_with_backward(self, op: int, end: int, backward: list[int], strategy: str) -> None:
-        index, old = self.index, self.index.ops[op]
-        inside = set(backward)
-        made = {v for i in backward for v in index.results[i]} | set(index.results[op])
-        captured = sorted({v for i in backward for v in index.reads(i)} - made)
-        outs = [
-            v
-            for v in sorted(made)
-            if any(index.in_block(j, index.block[op]) not in inside for j, _ in index.uses[v])
-        ]
-        held, rest = self.held_operands(op)
+    def lower_with_backward(
+        self, backwards: Backwards, op: int, backward: list[int], strategy: str
+    ) -> None:
+        index, marker = backwards.index, backwards.markers[op]
+        old = marker.op
+        captured, outs = backwards.captured(op, backward), backwards.outs(op, backward)
+        held, rest = _held_operands(marker)
         count = len(held)
         held += [index.values[v] for v in captured]
 
         def build(operands: fence.Values) -> fence.Values:
-            arguments = self.arguments(op, operands[:count], rest)
-            results = _compat.inline_body(self.body(op), arguments, old.location)
+            arguments = _arguments(marker, operands[:count], rest)
+            results = _compat.inline_body(self.body(marker), arguments, old.location)
             mapping = dict(zip(index.results[op], results, strict=True))
             mapping.update(zip(captured, operands[count:], strict=True))
             clone_ops(index, backward, mapping)
             return [mapping[v] for v in outs]
 
-        with ir.InsertionPoint(index.ops[end]), old.location:
-            results = self.fence(op, strategy, held, build, [index.values[v].type for v in outs])
+        types = [index.values[v].type for v in outs]
+        with ir.InsertionPoint(index.ops[backwards.ends[op]]), old.location:
+            results = self.fence(marker, strategy, held, build, types)
         for v, replacement in zip(outs, results, strict=True):
             index.values[v].replace_all_uses_with(replacement)
         for i in reversed(backward):
             index.ops[i].erase()
         old.erase()
 
-    # -- common --------------------------------------------------------------------------------
-
-    def body(self, op: int) -> ir.Operation:
-        symbol = ir.FlatSymbolRefAttr(self.index.ops[op].attributes["decomposition"]).value
+    def body(self, marker: Marker) -> ir.Operation:
+        symbol = ir.FlatSymbolRefAttr(marker.op.attributes["decomposition"]).value
         return self.functions[symbol]
-
-    def held_operands(self, op: int) -> tuple[fence.Values, fence.Values]:
-        """The operands that the fence holds, and those it doesn't."""
-        marker = self.markers[op]
-        mask = [True] * len(marker.values) + list(marker.fenced)
-        operands = list(zip(self.index.ops[op].operands, mask, strict=True))
-        return [v for v, held in operands if held], [v for v, held in operands if not held]
-
-    def arguments(self, op: int, held: fence.Values, rest: fence.Values) -> fence.Values:
-        """Puts the operands back together in the order of the recompute's arguments."""
-        marker = self.markers[op]
-        inside, outside = iter(held), iter(rest)
-        mask = [True] * len(marker.values) + list(marker.fenced)
-        return [next(inside if is_held else outside) for is_held in mask]
 
     def fence(
         self,
-        op: int,
+        marker: Marker,
         strategy: str,
         operands: fence.Values,
         build: fence.Build,
@@ -265,16 +205,28 @@ class _Lowerer:
             return fence.barrier(operands, build)
         if strategy == "call":
             return fence.call(operands, build, self.module, self.symbols)
-        opaque = fence.opaque_zero_or_one(
-            list(self.index.ops[op].operands)[: len(self.markers[op].values)]
-        )
+        opaque = fence.opaque_zero_or_one(list(marker.op.operands)[: len(marker.values)])
         if opaque is None:
             self.diagnostics.remark(
-                self.index.ops[op].location,
-                f"no cotangent of region '{self.markers[op].label}' has bits for a '{strategy}' "
-                "fence, so it gets an optimization_barrier",
+                marker.op.location,
+                f"no cotangent of region '{marker.label}' has bits for a '{strategy}' fence, so it "
+                "gets an optimization_barrier",
             )
             return fence.barrier(operands, build)
         if strategy == "case":
             return fence.case(operands, build, opaque)
         return fence.while_(operands, build, types, opaque)
+
+
+def _held_operands(marker: Marker) -> tuple[fence.Values, fence.Values]:
+    """The operands that the fence holds, and those it doesn't."""
+    mask = [True] * len(marker.values) + list(marker.fenced)
+    operands = list(zip(marker.op.operands, mask, strict=True))
+    return [v for v, held in operands if held], [v for v, held in operands if not held]
+
+
+def _arguments(marker: Marker, held: fence.Values, rest: fence.Values) -> fence.Values:
+    """Puts the operands back together in the order of the recompute's arguments."""
+    inside, outside = iter(held), iter(rest)
+    mask = [True] * len(marker.values) + list(marker.fenced)
+    return [next(inside if is_held else outside) for is_held in mask]

@@ -20,8 +20,8 @@ from hlo_remat.ir.markers import (
     build_marker,
 )
 from hlo_remat.ir.pairing import Pair, Pairing
-from hlo_remat.ir.purity import impure_functions, impure_ops
-from hlo_remat.ir.regions import Forward, constant_ops, forward_of, live_ops, read_markers
+from hlo_remat.ir.purity import Purity
+from hlo_remat.ir.regions import Constants, Forward, forward_of, live_ops, read_markers
 from hlo_remat.passes.base import Pass, option
 from hlo_remat.policies import Offload, Policy, PolicyError
 
@@ -51,11 +51,11 @@ class Partition(Pass):
         except PolicyError as error:
             diagnostics.error(module.operation.location, str(error))
             return
-        impure = impure_functions(module)
+        purity = Purity(module)
         symbols = ir.SymbolTable(module.operation)
         for view in list(module.body.operations):
             if view.operation.name == "func.func":
-                _Partitioner(module, view.operation, symbols, impure, diagnostics, policy).run()
+                _Partitioner(module, view.operation, symbols, purity, diagnostics, policy).run()
 
 
 class _Partitioner:
@@ -66,7 +66,7 @@ class _Partitioner:
         module: ir.Module,
         function: ir.Operation,
         symbols: ir.SymbolTable,
-        impure: frozenset[str],
+        purity: Purity,
         diagnostics: Diagnostics,
         policy: Policy | None,
     ):
@@ -78,10 +78,10 @@ class _Partitioner:
         self.markers = read_markers(self.index, diagnostics)
         if self.markers:
             self.aliases = Aliases(self.index, self.markers)
-            self.impure = impure_ops(self.index, impure)
+            self.impure = purity.impure_ops(self.index)
             self.is_live = live_ops(self.index, self.aliases, self.impure)
-            self.constant = constant_ops(self.index, self.impure)
-            self.pairing = Pairing(self.index, self.markers, self.aliases, self.impure)
+            self.constants = Constants(self.index, self.impure)
+            self.pairing = Pairing(self.index, self.markers, self.aliases, purity)
 
     def run(self) -> None:
         if self.diagnostics.errors or not self.markers:
@@ -203,7 +203,7 @@ class _Partitioner:
         while todo:
             value = todo.pop()
             op = self.index.definer[value]
-            if value in decisions or (op >= 0 and self.constant[op] and op not in forward.ops):
+            if value in decisions or (op >= 0 and op not in forward.ops and op in self.constants):
                 continue
             if value in forward.inputs:
                 decisions[value] = Decision.INPUT
@@ -233,6 +233,8 @@ class _Partitioner:
     def out_of_reach(self, forward: Forward, decisions: dict[int, Decision]) -> set[int]:
         """The values that the backward has not, and can't make from what it has."""
         lost: set[int] = set()
+        if forward.in_backward is None:
+            return lost
         for value in sorted(decisions, key=lambda v: (self.index.definer[v], v)):
             if decisions[value] is not Decision.RECOMPUTE:
                 if forward.at_backward(value) is None:

@@ -11,8 +11,10 @@ kinds of passes alike. Native elements stay text and are checked by the native p
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
+import gc
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
@@ -71,7 +73,7 @@ class Pipeline:
             if timing:
                 manager.enable_timing()
 
-        with module.context, diagnostics.capture(module.context):
+        with module.context, diagnostics.capture(module.context), _paused_collector():
             succeeded = self._run_manager(module, diagnostics, configure)
         if not succeeded:
             if len(diagnostics.errors) == old_errors:
@@ -102,6 +104,19 @@ class Pipeline:
         except ir.MLIRError:
             return False
         return True
+
+
+@contextlib.contextmanager
+def _paused_collector() -> Iterator[None]:
+    """Without Python's garbage collector: an index is many small lists, and in a process with JAX
+    each full collection takes as long as a pass."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def pipeline_of(*elements: Pass | str) -> Pipeline:

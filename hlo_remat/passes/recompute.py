@@ -10,11 +10,12 @@ from jaxlib.mlir.dialects import func
 from hlo_remat.diagnostics import Diagnostics
 from hlo_remat.ir.aliases import Aliases
 from hlo_remat.ir.clone import clone_ops
+from hlo_remat.ir.dead import erase_dead
 from hlo_remat.ir.index import Index
 from hlo_remat.ir.location import with_scope
 from hlo_remat.ir.markers import PREFIX, Decision, Kind, Marker, MarkerError, build_recompute
 from hlo_remat.ir.pairing import Pairing
-from hlo_remat.ir.purity import impure_functions, impure_ops
+from hlo_remat.ir.purity import Purity
 from hlo_remat.ir.regions import read_markers
 from hlo_remat.passes.base import Pass
 from hlo_remat.policies import PolicyError
@@ -41,10 +42,10 @@ class Recompute(Pass):
 
     def run(self, module: ir.Module, diagnostics: Diagnostics) -> None:
         symbols = ir.SymbolTable(module.operation)
-        impure = impure_functions(module)
+        purity = Purity(module)
         for view in list(module.body.operations):
             if view.operation.name == "func.func":
-                _Recomputer(module, view.operation, symbols, impure, diagnostics).run()
+                _Recomputer(module, view.operation, symbols, purity, diagnostics).run()
 
 
 class _Recomputer:
@@ -55,7 +56,7 @@ class _Recomputer:
         module: ir.Module,
         function: ir.Operation,
         symbols: ir.SymbolTable,
-        impure: frozenset[str],
+        purity: Purity,
         diagnostics: Diagnostics,
     ):
         self.module = module
@@ -64,9 +65,9 @@ class _Recomputer:
         self.index = Index(function)
         self.markers = read_markers(self.index, diagnostics)
         self.aliases = Aliases(self.index, self.markers)
-        self.pairing = Pairing(
-            self.index, self.markers, self.aliases, impure_ops(self.index, impure)
-        )
+        self.pairing = Pairing(self.index, self.markers, self.aliases, purity)
+        self.purity = purity
+        self.released: list[ir.Value] = []
         self.scoped: dict[ir.Location, ir.Location] = {}
 
     def run(self) -> None:
@@ -79,6 +80,8 @@ class _Recomputer:
                 continue
             if Decision.RECOMPUTE in marker.decisions:
                 self.recompute(op, marker)
+        # At the end: what an inner region no longer reads an outer one may still clone.
+        erase_dead(self.released, self.purity)
 
     def is_supported(self, op: int, marker: Marker) -> bool:
         for value, decision in zip(marker.residuals, marker.decisions, strict=True):
@@ -122,6 +125,9 @@ class _Recomputer:
                     marker.label,
                     fenced,
                 )
+        self.released += (
+            self.index.values[v] for v, _ in residuals if self.index.definer[v] not in self.markers
+        )
         # Results: cotangents, then kept values, then recomputed ones, each in their old order.
         places = {Decision.RECOMPUTE: len(values) + len(kept), None: len(values)}
         order = list(range(len(values)))
