@@ -34,7 +34,7 @@ def has_barrier_in_loop(module: ir.Module) -> bool:
         )
         for op in nested_ops(function):
             if op.name == "stablehlo.optimization_barrier" and (
-                is_private or op.parent.name != "func.func"
+                is_private or op.parent != function
             ):
                 return True
     return False
