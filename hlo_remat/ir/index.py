@@ -107,6 +107,17 @@ class Index:
                 if not self._is_inside(v, op):
                     yield v
 
+    def is_visible(self, value: int, op: int) -> bool:
+        """Whether `value` is defined before `op`, in a block around it."""
+        definer = self.definer[value]
+        while op >= 0:
+            if definer >= 0 and self.block[op] == self.block[definer]:
+                return definer < op
+            if definer < 0 and value in self.block_arguments[self.block[op]]:
+                return True
+            op = self.parent[op]
+        return False
+
     def home(self, value: int) -> int:
         """The op that makes a value, or whose block has it as an argument; -1 at the top."""
         definer = self.definer[value]

@@ -44,12 +44,13 @@ class Origins:
     def __init__(self, index: Index):
         self.index = index
         self.loops = Loops(index)
+        self.takes_part: set[int] = set()  # slices that only take a value out of an unrolled stack
         self._memo: dict[int, Origin | None] = {}
 
     def of(self, value: int, block: int) -> Origin | None:
         """The origin of `value` as read in `block`; None where there is none, or no proof."""
         if value not in self._memo:
-            self._memo[value] = self._across_loop(value)
+            self._memo[value] = self._across_loop(value) or self._part_of_unrolled(value)
         found = self._memo[value]
         for branching, branch in self._branches_around(block):
             inner = self._across_branch(found or Origin(value, ()), branching, branch)
@@ -70,7 +71,7 @@ class Origins:
             return None
         if not self._is_slot(self.index.results[read][0], stack):
             return None
-        outside = self.loops.outer(stack)
+        outside = self._before_reshapes(self.loops.outer(stack))
         outer = self.of(outside, self.index.block[backward])
         made, frames = (outer.value, outer.frames) if outer else (outside, ())
         forward = self.index.definer[made]
@@ -84,6 +85,45 @@ class Origins:
         if trip is None:
             return None
         return Origin(written[0], (*frames, Frame(backward, forward, trip)))
+
+    def _before_reshapes(self, value: int) -> int:
+        """The value that a chain of reshapes brings back to its own shape."""
+        source = value
+        while (op := self.index.definer[source]) >= 0:
+            if self.index.names[op] != "stablehlo.reshape":
+                break
+            source = self.index.operands[op][0]
+        return source if self._same_type(source, value) else value
+
+    # Rewrite: reshape(slice(c, k)) -> r, for c read from a stack of concatenate(..., r, ...), which
+    #          is how an unrolled loop hands over the k-th of its steps
+    def _part_of_unrolled(self, value: int) -> Origin | None:
+        read = self._through_shaping(value)
+        if read is None or self.index.names[read] != "stablehlo.slice":
+            return None
+        whole = self._across_loop(self.index.operands[read][0])
+        joined = self.index.definer[whole.value] if whole else -1
+        if whole is None or joined < 0 or self.index.names[joined] != "stablehlo.concatenate":
+            return None
+        number = self._row(read)
+        parts = self.index.operands[joined]
+        if number is None or not all(self._is_slot(part, whole.value) for part in parts):
+            return None
+        shaping = self.index.definer[parts[number]]
+        if shaping < 0 or self.index.names[shaping] not in _SHAPING:
+            return None
+        made = self.index.operands[shaping][0]
+        if not self._keeps_elements(shaping) or not self._same_type(made, value):
+            return None
+        self.takes_part.add(read)
+        return Origin(made, whole.frames)
+
+    def _row(self, slicing: int) -> int | None:
+        """Which row of its operand a slice takes, if it takes one whole row."""
+        if not self._is_slot(self.index.results[slicing][0], self.index.operands[slicing][0]):
+            return None
+        starts: Any = self.index.ops[slicing].attributes["start_indices"]
+        return next(iter(starts))
 
     def _through_shaping(self, value: int) -> int | None:
         """The op that makes a value, under a reshape that only drops or adds unit dimensions."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from hlo_remat.diagnostics import Diagnostics
 from hlo_remat.ir.aliases import Aliases
 from hlo_remat.ir.index import Index, Use
+from hlo_remat.ir.loops import Loops
 from hlo_remat.ir.markers import Kind, Marker, read_marker
 from hlo_remat.ir.pairing import Pair, Pairing
 
@@ -44,6 +45,10 @@ class Forward:
     def at_backward(self, value: int) -> int | None:
         return value if self.in_backward is None else self.in_backward.get(value)
 
+    def outside(self, value: int, loops: Loops) -> int:
+        """A value that is no part of the forward, as the backward may see it."""
+        return value if self.in_backward is None else loops.outer(value)
+
 
 def forward_of(
     index: Index,
@@ -75,6 +80,7 @@ def forward_of(
         return (
             op > bwd_enter
             and is_live[use[0]]
+            and use[0] not in pairing.origins.takes_part
             and not aliases.is_inert(use)
             and op != index.blocks[backward][-1]
         )

@@ -162,8 +162,10 @@ class _Partitioner:
         """The value of the region, or its raw input, that `value` is another name of."""
         for v in self.aliases.chain(value):
             op = self.index.definer[v]
-            if v in forward.inputs or (op not in forward.ops and op != forward.enter):
+            if v in forward.inputs:
                 return v
+            if op not in forward.ops and op != forward.enter:
+                return forward.outside(v, self.pairing.origins.loops)
             value = v
         return value
 
@@ -226,9 +228,12 @@ class _Partitioner:
             return Decision.OFFLOAD
         if not answer and self.impure[op]:
             self.report_impure(region, op)
-        may_recompute = op in forward.ops and not self.impure[op]
-        may_save = answer and forward.at_backward(value) is not None
-        return Decision.RECOMPUTE if may_recompute and not may_save else Decision.SAVE
+        is_there = self.at_backward(forward, value) is not None
+        if op not in forward.ops:
+            may_recompute = not is_there
+        else:
+            may_recompute = not (answer and is_there)
+        return Decision.RECOMPUTE if may_recompute and not self.impure[op] else Decision.SAVE
 
     def out_of_reach(self, forward: Forward, decisions: dict[int, Decision]) -> set[int]:
         """The values that the backward has not, and can't make from what it has."""
@@ -237,7 +242,7 @@ class _Partitioner:
             return lost
         for value in sorted(decisions, key=lambda v: (self.index.definer[v], v)):
             if decisions[value] is not Decision.RECOMPUTE:
-                if forward.at_backward(value) is None:
+                if self.at_backward(forward, value) is None:
                     lost.add(value)
                 continue
             needs = (self.root(forward, v) for v in self.index.reads(self.index.definer[value]))
@@ -254,8 +259,15 @@ class _Partitioner:
             [note(location, f"made by {op_path(location) or describe_location(location)}")],
         )
 
-    def operand(self, forward: Forward, value: int) -> ir.Value:
+    def at_backward(self, forward: Forward, value: int) -> int | None:
+        """The value that a forward value is where the backward starts, if there is one."""
         handed = forward.at_backward(value)
+        if handed is None and self.index.is_visible(value, forward.bwd_enter):
+            return value
+        return handed
+
+    def operand(self, forward: Forward, value: int) -> ir.Value:
+        handed = self.at_backward(forward, value)
         assert handed is not None, "a residual is handed over, or it would be recomputed"
         return self.index.values[handed]
 

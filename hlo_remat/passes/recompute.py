@@ -173,7 +173,7 @@ class _Recomputer:
             if v in leaves:
                 return v
             value = v
-        return value
+        return self.pairing.origins.loops.outer(value)
 
     def slice_of(self, targets: list[int], leaves: set[int]) -> tuple[list[int], list[int]]:
         """The ops that make `targets` from `leaves`, in order, and what else they need."""
