@@ -23,11 +23,17 @@ _SHAPING = frozenset({"stablehlo.reshape", "stablehlo.broadcast_in_dim"})
 @dataclasses.dataclass(frozen=True)
 class Frame:
     """A backward op inside which a value is read, the forward op inside which it was made, and
-    for loops the forward's trip as a function of the backward's."""
+    for loops the forward's trip as a function of the backward's, for branches their number.
+
+    `slots` are a dynamic_update_slice and a dynamic_slice that hand something over from one loop to
+    the other: whatever uses their indices is handed over from and to the same trips.
+    """
 
     backward: int
     forward: int
     trip: Affine | None = None
+    branch: int | None = None
+    slots: tuple[int, int] | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +90,9 @@ class Origins:
         trip = self._trip(forward, written[1], backward, indices, stack)
         if trip is None:
             return None
-        return Origin(written[0], (*frames, Frame(backward, forward, trip)))
+        write = self.index.definer[self.loops.yielded(forward)[carry]]
+        frame = Frame(backward, forward, trip, slots=(write, read))
+        return Origin(written[0], (*frames, frame))
 
     def _before_reshapes(self, value: int) -> int:
         """The value that a chain of reshapes brings back to its own shape."""
@@ -219,7 +227,7 @@ class Origins:
             return None
         result = self.index.results[forward].index(outer.value)
         value = self.index.operands[self.index.blocks[blocks[branch]][-1]][result]
-        return Origin(value, (*outer.frames, Frame(backward, forward)))
+        return Origin(value, (*outer.frames, Frame(backward, forward, branch=branch)))
 
 
 def _non_unit(type_: object) -> list[int]:

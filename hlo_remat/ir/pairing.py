@@ -71,7 +71,7 @@ class Pairing:
         """Forward value -> the values in `block` that are it, for what `block` reads."""
         if block not in self._reads:
             found: dict[int, list[int]] = defaultdict(list)
-            for value in self._values_read(block):
+            for value in self._values_in(block):
                 origin = self.origins.of(value, block)
                 if origin is None or origin.frames[-1].backward != self.index.block_owner[block]:
                     continue
@@ -80,10 +80,12 @@ class Pairing:
             self._reads[block] = dict(found)
         return self._reads[block]
 
-    def _values_read(self, block: int) -> list[int]:
+    def _values_in(self, block: int) -> list[int]:
+        """The values that a block reads or makes."""
         members = self.index.blocks[block]
         ops = range(members[0], self.index.end[members[-1]]) if members else ()
-        return sorted({v for op in ops for v in self.index.operands[op]})
+        read = {v for op in ops for v in self.index.operands[op]}
+        return sorted(read.union(*(self.index.results[op] for op in members)))
 
     def _home_block(self, value: int) -> int:
         definer = self.index.definer[value]

@@ -12,6 +12,7 @@ from hlo_remat.ir.aliases import Aliases
 from hlo_remat.ir.index import Index, Use
 from hlo_remat.ir.loops import Loops
 from hlo_remat.ir.markers import Kind, Marker, read_marker
+from hlo_remat.ir.origin import Frame
 from hlo_remat.ir.pairing import Pair, Pairing
 
 
@@ -41,6 +42,7 @@ class Forward:
     inputs: tuple[int, ...]
     residual_uses: dict[int, list[Use]]
     in_backward: dict[int, int] | None
+    frames: tuple[Frame, ...] = ()
 
     def at_backward(self, value: int) -> int | None:
         return value if self.in_backward is None else self.in_backward.get(value)
@@ -118,7 +120,7 @@ def forward_of(
                 if index.home(read) < bwd_enter:
                     in_backward.setdefault(aliases.made(made), read)
     used = {v: uses for v, uses in residual_uses.items() if uses}
-    return Forward(enter, bwd_enter, frozenset(ops), inputs, used, in_backward)
+    return Forward(enter, bwd_enter, frozenset(ops), inputs, used, in_backward, pair.frames)
 
 
 def _is_within(index: Index, use: Use, bwd_enter: int) -> bool:

@@ -9,6 +9,7 @@ from jaxlib.mlir import ir
 from hlo_remat import policies
 from hlo_remat.diagnostics import Diagnostics, note
 from hlo_remat.ir.aliases import Aliases
+from hlo_remat.ir.handover import can_hand_over, hand_over
 from hlo_remat.ir.index import Index, Use
 from hlo_remat.ir.location import describe_location, op_path
 from hlo_remat.ir.markers import (
@@ -54,8 +55,14 @@ class Partition(Pass):
         purity = Purity(module)
         symbols = ir.SymbolTable(module.operation)
         for view in list(module.body.operations):
-            if view.operation.name == "func.func":
-                _Partitioner(module, view.operation, symbols, purity, diagnostics, policy).run()
+            function = view.operation
+            served: set[int] = set()
+            while function.name == "func.func":
+                partitioner = _Partitioner(
+                    module, function, symbols, purity, diagnostics, policy, served
+                )
+                if partitioner.run():
+                    break
 
 
 class _Partitioner:
@@ -69,11 +76,13 @@ class _Partitioner:
         purity: Purity,
         diagnostics: Diagnostics,
         policy: Policy | None,
+        served: set[int],
     ):
         self.module = module
         self.symbols = symbols
         self.diagnostics = diagnostics
         self.policy = policy
+        self.served = served  # bwd_enters that missing values were handed over to, by hash
         self.index = Index(function)
         self.markers = read_markers(self.index, diagnostics)
         if self.markers:
@@ -83,9 +92,11 @@ class _Partitioner:
             self.constants = Constants(self.index, self.impure)
             self.pairing = Pairing(self.index, self.markers, self.aliases, purity)
 
-    def run(self) -> None:
+    def run(self) -> bool:
+        """Partitions the regions that are not yet; False where the function changed so that the
+        index is stale, and it must be done again."""
         if self.diagnostics.errors or not self.markers:
-            return
+            return True
         pairs = self.pairing.pairs()
         # Inner regions' backwards, and backwards of backwards, start later than outer ones'.
         for bwd_enter in sorted(pairs, reverse=True):
@@ -99,26 +110,56 @@ class _Partitioner:
                     f"'{self.markers[bwd_enter].label}', so its residuals are saved",
                 )
                 continue
-            self.partition(pair, bwd_enter)
+            if not self.partition(pair, bwd_enter):
+                return False
+        return True
 
     def location(self, op: int) -> ir.Location:
         return self.index.ops[op].location
 
-    def partition(self, pair: Pair, bwd_enter: int) -> None:
+    def partition(self, pair: Pair, bwd_enter: int) -> bool:
         try:
             region = self.markers[bwd_enter].region()
         except (MarkerError, PolicyError) as error:
             self.diagnostics.error(self.location(bwd_enter), str(error))
-            return
+            return True
         if self.policy is not None:
             region = dataclasses.replace(region, policy=self.policy)
         forward = forward_of(self.index, self.aliases, self.pairing, pair, bwd_enter, self.is_live)
         names = self.names_in(forward)
         self.check_names(region, names, pair.enter)
+        missing = self.missing(forward, region, names)
+        if missing and hash(self.index.ops[bwd_enter]) not in self.served:
+            self.served.add(hash(self.index.ops[bwd_enter]))
+            for value in missing:
+                hand_over(self.index, value, pair.frames)
+            return False
         decisions = self.decide(forward, region, names)
         self.report_unused_names(region, names, decisions)
         if decisions:
             self.rewrite(forward, decisions)
+        return True
+
+    def missing(
+        self, forward: Forward, region: Region, names: dict[int, dict[str, int]]
+    ) -> list[int]:
+        """The values that the policy saves and the recompute would start from, if only the backward
+        had them."""
+        if forward.in_backward is None:
+            return []
+        residuals = {self.root(forward, v) for v in forward.residual_uses}
+        decisions = self.decide_needed(forward, region, names, residuals, set())
+        return [
+            value
+            for value, decision in sorted(decisions.items())
+            if decision is Decision.RECOMPUTE
+            and self.index.definer[value] in forward.ops
+            and region.policy.decide(
+                self.index.ops[self.index.definer[value]], names.get(value, {}).keys()
+            )
+            is True
+            and can_hand_over(self.index, value, forward.frames)
+        ]
 
     # -- names ---------------------------------------------------------------------------------
 
