@@ -7,14 +7,19 @@ import dataclasses
 import re
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jaxlib
 import numpy as np
 
+from hlo_remat.strategy import compiler_options
+
 MIB = 2.0**20
-CSE_OPTION = {"xla_disable_hlo_passes": "cse_barrier_expander"}
+VERSION = tuple(int(n) for n in jaxlib.__version__.split(".")[:3])
+# What XLA must be told so that the barriers of jax.checkpoint hold; empty where it needs nothing.
+BARRIER_OPTIONS = compiler_options(jax.default_backend(), VERSION, False)
 
 
 @dataclasses.dataclass
@@ -61,21 +66,20 @@ def largest_relative_difference(a: Any, b: Any) -> float:
     return worst
 
 
-def paired_time_ratio(
-    a: Callable[[], Any], b: Callable[[], Any], pairs: int = 15, warm_up: int = 2
+def time_ratio(
+    a: Measured, b: Measured, arguments: Sequence[Any], pairs: int = 15, warm_up: int = 2
 ) -> float:
     """The median over interleaved pairs of the time of `a` over that of `b`."""
     for _ in range(warm_up):
-        jax.block_until_ready((a(), b()))
+        jax.block_until_ready((a.compiled(*arguments), b.compiled(*arguments)))
     ratios = []
     for i in range(pairs):
-        first, second = (a, b) if i % 2 == 0 else (b, a)
-        times = {}
-        for f in (first, second):
+        seconds = {}
+        for m in (a, b) if i % 2 == 0 else (b, a):
             start = time.perf_counter()
-            jax.block_until_ready(f())
-            times[f] = time.perf_counter() - start
-        ratios.append(times[a] / times[b])
+            jax.block_until_ready(m.compiled(*arguments))
+            seconds[id(m)] = time.perf_counter() - start
+        ratios.append(seconds[id(a)] / seconds[id(b)])
     return statistics.median(ratios)
 
 

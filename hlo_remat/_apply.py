@@ -12,7 +12,7 @@ from jaxlib.mlir import ir
 
 from hlo_remat import _compat, module_io
 from hlo_remat.diagnostics import Diagnostics, Severity
-from hlo_remat.ir.fence import has_barrier_in_loop
+from hlo_remat.ir.fence import barriers
 from hlo_remat.passes.default import default_pipeline
 from hlo_remat.passes.lower_recompute import LowerRecompute, Scope, Strategy
 from hlo_remat.passes.pipeline import Pipeline, parse_pipeline
@@ -43,12 +43,13 @@ def apply(
         that `x` was lowered for, or "cpu" where `x` doesn't say.
       strategy: the fence around each recompute: "auto", "optimization-barrier", "call", "case",
         "while" or "none".
-      scope: what a "call", "case" or "while" holds: "recompute", "backward" or "auto".
+      scope: what a "call", "case" or "while" holds: the "operands" of the recompute alone, as a
+        barrier does ("auto"), the "recompute", or its region's "backward" too.
       remarks: print the passes' remarks on stderr; they go to the logger "hlo_remat" in any case.
 
     Returns:
-      The rewritten program, of the same kind as `x`. A Lowered compiles with the options that the
-      target needs for the fences to hold; options given to its `compile` are kept and win.
+      The rewritten program, of the same kind as `x`. A Lowered compiles with the options that
+      the target needs for barriers to hold; options given to its `compile` are kept and win.
 
     Raises:
       DiagnosticError: where the module can't be read or rewritten.
@@ -66,7 +67,7 @@ def apply(
     if _compat.is_lowered(x):
         return _apply_lowered(x, pipeline, target, strategy, scope, remarks)
     module, restore = module_io.read(x)
-    chosen = _pipeline(pipeline, _normalised(target or "cpu"), strategy, scope, False)
+    chosen = _pipeline(pipeline, _normalised(target or "cpu"), strategy, scope)
     _run(chosen, module, remarks)
     return restore(module)
 
@@ -83,22 +84,19 @@ def _apply_lowered(
     target = _normalised(target or (platforms[0] if len(platforms) == 1 else "other"))
     # In a context of our own: JAX caches and shares the module, and its context.
     module = module_io.parse(module_io.bytecode(lowered.compiler_ir("stablehlo")))
-    _run(_pipeline(pipeline, target, strategy, scope, True), module, remarks)
+    _run(_pipeline(pipeline, target, strategy, scope), module, remarks)
     from hlo_remat.frontend.lowered import with_module  # here, for it imports jax
 
-    in_loop = has_barrier_in_loop(module)
-    return with_module(lowered, module, compiler_options(target, _jaxlib(), in_loop))
+    has_any, in_loop = barriers(module)
+    options = compiler_options(target, _jaxlib(), in_loop) if has_any else {}
+    return with_module(lowered, module, options)
 
 
-def _pipeline(
-    pipeline: str | Pipeline | None, target: str, strategy: Any, scope: Any, options: bool
-) -> Pipeline:
+def _pipeline(pipeline: str | Pipeline | None, target: str, strategy: Any, scope: Any) -> Pipeline:
     if isinstance(pipeline, str):
         return parse_pipeline(pipeline)
     return pipeline or default_pipeline(
-        lower=LowerRecompute(
-            strategy=strategy, scope=scope, target=target, compiler_options=options
-        )
+        lower=LowerRecompute(strategy=strategy, scope=scope, target=target)
     )
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 
 from jaxlib.mlir import ir
 
@@ -87,7 +86,3 @@ class Backwards:
 
     def _made(self, op: int, inside: list[int]) -> set[int]:
         return {v for i in inside for v in self.index.results[i]} | set(self.index.results[op])
-
-    def has_convolution(self, inside: Iterable[int]) -> bool:
-        names = (self.index.names[j] for i in inside for j in range(i, self.index.end[i]))
-        return any(name == "stablehlo.convolution" for name in names)

@@ -24,20 +24,21 @@ def barrier(operands: Values, build: Build) -> Values:
     return build(list(stablehlo.optimization_barrier(operands)))
 
 
-def has_barrier_in_loop(module: ir.Module) -> bool:
-    """Whether there may be an `optimization_barrier` in the body of a loop: one is nested in an op,
-    or in a function that something may call."""
+def barriers(module: ir.Module) -> tuple[bool, bool]:
+    """Whether there is an `optimization_barrier`, and whether one may be in the body of a loop:
+    nested in an op, or in a function that something may call."""
+    has_any = False
     for view in module.body.operations:
         function = view.operation
         is_private = "sym_visibility" in function.attributes and (
             ir.StringAttr(function.attributes["sym_visibility"]).value == "private"
         )
         for op in nested_ops(function):
-            if op.name == "stablehlo.optimization_barrier" and (
-                is_private or op.parent != function
-            ):
-                return True
-    return False
+            if op.name == "stablehlo.optimization_barrier":
+                if is_private or op.parent != function:
+                    return True, True
+                has_any = True
+    return has_any, False
 
 
 def call(operands: Values, build: Build, module: ir.Module, symbols: ir.SymbolTable) -> Values:

@@ -16,10 +16,10 @@ from hlo_remat.ir.index import nested_ops
 from hlo_remat.ir.markers import Kind, Marker, read_marker
 from hlo_remat.ir.purity import Purity
 from hlo_remat.passes.base import Pass, option
-from hlo_remat.strategy import Choice, Facts, choose
+from hlo_remat.strategy import choose
 
 Strategy = Literal["auto", "optimization-barrier", "call", "case", "while", "none"]
-Scope = Literal["auto", "recompute", "backward"]
+Scope = Literal["auto", "operands", "recompute", "backward"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,17 +35,14 @@ class LowerRecompute(Pass):
     """
 
     name = "hlo-remat-lower-recompute"
-    strategy: Strategy = option(
-        "auto", "the fence; auto chooses by region, target and XLA's version"
-    )
+    strategy: Strategy = option("auto", "the fence; auto chooses by target and XLA's version")
     scope: Scope = option(
-        "auto", "what call, case and while hold: the recompute, or the region's backward too"
+        "auto",
+        "what call, case and while hold: the recompute's operands alone, as a barrier does (auto), "
+        "the recompute, or the region's backward too",
     )
     target: str = option("cpu", "platform that the module is compiled for: cpu, gpu, ...")
     jaxlib: str = option("", "version of the jaxlib that compiles the module, if not this one")
-    compiler_options: bool = option(
-        False, "whoever compiles passes the options that hlo_remat asks for; auto counts on them"
-    )
 
     def run(self, module: ir.Module, diagnostics: Diagnostics) -> None:
         symbols = ir.SymbolTable(module.operation)
@@ -57,21 +54,15 @@ class LowerRecompute(Pass):
         for function in list(functions.values()):
             _Lowerer(self, module, function, functions, symbols, diagnostics).run()
 
-    def facts(self, module: ir.Module, has_convolution: bool) -> Facts:
-        attributes = module.operation.attributes
-        devices = (
-            ir.IntegerAttr(attributes[name]).value
-            for name in ("mhlo.num_partitions", "mhlo.num_replicas")
-            if name in attributes
-        )
-        text = self.jaxlib or jaxlib_version.__version__
-        return Facts(
-            target=self.target,
-            jaxlib=tuple(int(part) for part in text.split(".")[:3] if part.isdigit()),
-            has_options=self.compiler_options,
-            has_convolution=has_convolution,
-            is_partitioned=any(n > 1 for n in devices),
-        )
+    def choice(self) -> tuple[str, str]:
+        """The strategy and the scope of every fence."""
+        strategy, scope = str(self.strategy), str(self.scope)
+        if strategy == "auto":
+            version = self.jaxlib or jaxlib_version.__version__
+            strategy = choose(self.target, tuple(int(n) for n in version.split(".")[:3]))
+        if scope == "auto" or strategy in ("optimization-barrier", "none"):
+            scope = "operands"
+        return strategy, scope
 
 
 class _Lowerer:
@@ -86,7 +77,7 @@ class _Lowerer:
         symbols: ir.SymbolTable,
         diagnostics: Diagnostics,
     ):
-        self.options = options
+        self.strategy, self.scope = options.choice()
         self.module = module
         self.function = function
         self.functions = functions
@@ -99,41 +90,23 @@ class _Lowerer:
         recomputes = [m for m in markers if m is not None and m.kind is Kind.RECOMPUTE]
         if self.diagnostics.errors:
             return
-        is_fenced = any(any(m.fenced) for m in recomputes)
-        if not is_fenced or not self.may_hold_backward():
-            for marker in reversed(recomputes):
-                self.lower_alone(marker, self.choose(marker, False).strategy)
-        else:
+        if self.scope == "backward" and any(any(m.fenced) for m in recomputes):
             self.run_with_backwards()
-
-    def may_hold_backward(self) -> bool:
-        if self.options.scope != "auto":
-            return self.options.scope == "backward"
-        is_auto = self.options.strategy == "auto"
-        return is_auto and choose(self.options.facts(self.module, False)).scope == "backward"
+        else:
+            for marker in reversed(recomputes):
+                self.lower_alone(marker)
 
     def run_with_backwards(self) -> None:
         backwards = Backwards(self.function, Purity(self.module))
         # Inner regions first: a fenced backward of an inner region is part of the outer one's.
         for op in sorted(backwards.recomputes, reverse=True):
             marker, inside = backwards.markers[op], backwards.ops_of(op)
-            choice = self.choose(marker, backwards.has_convolution(inside or []))
-            if choice.scope == "backward" and inside is not None:
-                self.lower_with_backward(backwards, op, inside, choice.strategy)
+            if any(marker.fenced) and inside is not None:
+                self.lower_with_backward(backwards, op, inside)
             else:
-                self.lower_alone(marker, choice.strategy)
+                self.lower_alone(marker)
 
-    def choose(self, marker: Marker, has_convolution: bool) -> Choice:
-        if not any(marker.fenced):
-            return Choice("none", "recompute")
-        chosen = Choice(self.options.strategy, "recompute")
-        if chosen.strategy == "auto":
-            chosen = choose(self.options.facts(self.module, has_convolution))
-        if self.options.scope != "auto":
-            chosen = dataclasses.replace(chosen, scope=self.options.scope)
-        return chosen
-
-    def lower_alone(self, marker: Marker, strategy: str) -> None:
+    def lower_alone(self, marker: Marker) -> None:
         old = marker.op
         num_values = len(marker.values)
         kept = list(old.operands)[num_values:]
@@ -150,19 +123,20 @@ class _Lowerer:
             return results[:num_values] + results[last:]
 
         with ir.InsertionPoint(old), old.location:
-            if strategy in ("optimization-barrier", "none"):
-                results = self.fence(marker, strategy, held, everything, [])
-            else:  # the kept values need not pass: what a nested computation returns is copied
+            if not any(marker.fenced):
+                results = everything(held)
+            elif self.scope == "recompute":
+                # The kept values need not pass: what a nested computation returns is copied.
                 types = [r.type for r in old.results]
-                new = self.fence(marker, strategy, held, made, types[:num_values] + types[last:])
+                new = self.fence(marker, held, made, types[:num_values] + types[last:])
                 results = new[:num_values] + kept + new[num_values:]
+            else:
+                results = everything(self.fence(marker, held, list, [v.type for v in held]))
         for result, replacement in zip(old.results, results, strict=True):
             result.replace_all_uses_with(replacement)
         old.erase()
 
-    def lower_with_backward(
-        self, backwards: Backwards, op: int, backward: list[int], strategy: str
-    ) -> None:
+    def lower_with_backward(self, backwards: Backwards, op: int, backward: list[int]) -> None:
         index, marker = backwards.index, backwards.markers[op]
         old = marker.op
         captured, outs = backwards.captured(op, backward), backwards.outs(op, backward)
@@ -180,7 +154,7 @@ class _Lowerer:
 
         types = [index.values[v].type for v in outs]
         with ir.InsertionPoint(index.ops[backwards.ends[op]]), old.location:
-            results = self.fence(marker, strategy, held, build, types)
+            results = self.fence(marker, held, build, types)
         for v, replacement in zip(outs, results, strict=True):
             index.values[v].replace_all_uses_with(replacement)
         for i in reversed(backward):
@@ -194,11 +168,11 @@ class _Lowerer:
     def fence(
         self,
         marker: Marker,
-        strategy: str,
         operands: fence.Values,
         build: fence.Build,
         types: list[ir.Type],
     ) -> fence.Values:
+        strategy = self.strategy
         if strategy == "none":
             return build(operands)
         if strategy == "optimization-barrier":

@@ -1,8 +1,7 @@
-// RUN: hlo-remat-opt %s --hlo-remat-lower-recompute='target=cpu jaxlib=0.12.0 compiler-options=false' | FileCheck %s --check-prefix=BARRIER
-// RUN: hlo-remat-opt %s --hlo-remat-lower-recompute='target=cpu jaxlib=0.11.1 compiler-options=false' | FileCheck %s --check-prefix=BARRIER
-// RUN: hlo-remat-opt %s --hlo-remat-lower-recompute='target=cpu jaxlib=0.11.0 compiler-options=false' | FileCheck %s --check-prefix=CALL
-// RUN: hlo-remat-opt %s --hlo-remat-lower-recompute='target=cpu jaxlib=0.10.2 compiler-options=true' | FileCheck %s --check-prefix=BARRIER
-// RUN: hlo-remat-opt %s --hlo-remat-lower-recompute='target=gpu jaxlib=0.10.2 compiler-options=false' | FileCheck %s --check-prefix=BARRIER
+// RUN: hlo-remat-opt %s --hlo-remat-lower-recompute='target=cpu jaxlib=0.12.0' | FileCheck %s --check-prefix=BARRIER
+// RUN: hlo-remat-opt %s --hlo-remat-lower-recompute='target=cpu jaxlib=0.11.1' | FileCheck %s --check-prefix=BARRIER
+// RUN: hlo-remat-opt %s --hlo-remat-lower-recompute='target=cpu jaxlib=0.11.0' | FileCheck %s --check-prefix=CALL
+// RUN: hlo-remat-opt %s --hlo-remat-lower-recompute='target=gpu jaxlib=0.10.2' | FileCheck %s --check-prefix=BARRIER
 func.func private @id1(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }
 func.func private @id2(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }
 
@@ -12,7 +11,7 @@ func.func private @recompute(%g: tensor<4xf32>, %x: tensor<4xf32>) -> (tensor<4x
   return %g, %x, %c : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
-// What auto takes for one region depends on the target, XLA's version and who compiles.
+// What auto takes depends on the target and XLA's version.
 // BARRIER-LABEL: func.func @main
 // BARRIER: stablehlo.optimization_barrier
 // CALL-LABEL: func.func @main

@@ -1,4 +1,7 @@
 // RUN: hlo-remat-opt %s --hlo-remat-lower-recompute='strategy=optimization-barrier scope=recompute' | FileCheck %s --check-prefix=BARRIER
+// RUN: hlo-remat-opt %s --hlo-remat-lower-recompute='strategy=call scope=operands' | FileCheck %s --check-prefix=CALLOPS
+// RUN: hlo-remat-opt %s --hlo-remat-lower-recompute='strategy=call scope=auto' | FileCheck %s --check-prefix=CALLOPS
+// RUN: hlo-remat-opt %s --hlo-remat-lower-recompute='strategy=case scope=operands' | FileCheck %s --check-prefix=CASEOPS
 // RUN: hlo-remat-opt %s --hlo-remat-lower-recompute='strategy=call scope=recompute' | FileCheck %s --check-prefix=CALL
 // RUN: hlo-remat-opt %s --hlo-remat-lower-recompute='strategy=call scope=backward' | FileCheck %s --check-prefix=CALLBWD
 // RUN: hlo-remat-opt %s --hlo-remat-lower-recompute='strategy=case scope=recompute' | FileCheck %s --check-prefix=CASE
@@ -23,6 +26,25 @@ func.func private @recompute(%g: tensor<4xf32>, %x: tensor<4xf32>) -> (tensor<4x
 // BARRIER: %[[C:.*]] = stablehlo.cosine %[[S]]
 // BARRIER: %[[D:.*]] = stablehlo.multiply %[[F]]#0, %[[C]]
 // BARRIER: stablehlo.multiply %[[D]], %[[F]]#1
+
+// A call that returns its operands stands where a barrier would.
+// CALLOPS-LABEL: func.func @main
+// CALLOPS-SAME: (%[[X:.*]]: tensor<4xf32>, %{{.*}}: tensor<4xf32>)
+// CALLOPS: %[[Z:.*]] = stablehlo.multiply
+// CALLOPS: %[[F:.*]]:2 = call @hlo_remat.fenced(%[[Z]], %[[X]]) {mhlo.frontend_attributes = {inlineable = "false"}}
+// CALLOPS: %[[S:.*]] = stablehlo.sine %[[F]]#1
+// CALLOPS: %[[C:.*]] = stablehlo.cosine %[[S]]
+// CALLOPS: %[[D:.*]] = stablehlo.multiply %[[F]]#0, %[[C]]
+// CALLOPS: stablehlo.multiply %[[D]], %[[F]]#1
+// CALLOPS: func.func private @hlo_remat.fenced(%[[A:.*]]: tensor<4xf32>, %[[B:.*]]: tensor<4xf32>)
+// CALLOPS-NEXT: return %[[A]], %[[B]]
+
+// CASEOPS-LABEL: func.func @main
+// CASEOPS-SAME: (%[[X:.*]]: tensor<4xf32>, %{{.*}}: tensor<4xf32>)
+// CASEOPS: %[[Z:.*]] = stablehlo.multiply
+// CASEOPS: %[[F:.*]]:2 = "stablehlo.if"
+// CASEOPS-NEXT: stablehlo.return %[[Z]], %[[X]]
+// CASEOPS: stablehlo.sine %[[F]]#1
 
 // The kept value need not pass the call: what a nested computation returns is copied.
 // CALL-LABEL: func.func @main

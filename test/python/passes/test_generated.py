@@ -142,7 +142,7 @@ def unmarked(f, policy):
     programs,
     st.sampled_from(sorted(TRANSFORMS)),
     st.sampled_from(["auto", "optimization-barrier", "call", "case", "while"]),
-    st.sampled_from(["recompute", "backward"]),
+    st.sampled_from(["operands", "recompute", "backward"]),
 )
 def test_generated(ops, transform, strategy, scope):
     def text(mark):

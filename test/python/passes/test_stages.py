@@ -18,7 +18,7 @@ from hlo_remat.passes.partition import Partition
 
 X = np.array([0.3, -0.7, 1.1], np.float32)
 STRATEGIES = ["auto", "optimization-barrier", "call", "case", "while", "none"]
-SCOPES = ["recompute", "backward"]
+SCOPES = ["operands", "recompute", "backward"]
 
 
 def scalar(f):
