@@ -83,6 +83,11 @@ def time_ratio(
     return statistics.median(ratios)
 
 
+def print_versions() -> None:
+    device = jax.devices()[0].device_kind
+    print(f"JAX {jax.__version__}, jaxlib {jaxlib.__version__}, {device}\n", flush=True)
+
+
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """A Markdown table; floats get three digits."""
 

@@ -11,6 +11,8 @@ import argparse
 import os
 import re
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
@@ -18,9 +20,8 @@ os.environ["XLA_FLAGS"] = (
 
 import jax
 import jax.numpy as jnp
-import jaxlib
 import numpy as np
-from common import BARRIER_OPTIONS, measure, print_table, time_ratio
+from common import BARRIER_OPTIONS, measure, print_table, print_versions, time_ratio
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from models import MODELS
 
@@ -31,6 +32,7 @@ from hlo_remat.passes.default import default_pipeline
 from hlo_remat.passes.lower_recompute import LowerRecompute
 
 SCOPES = ("operands", "recompute", "backward")
+HEADER = ("model", "strategy", "scope", "temp MiB", "dots", "time/plain", "compile s")
 VARIANTS = [
     ("optimization-barrier", "operands"),
     *((strategy, scope) for strategy in ("call", "case", "while") for scope in SCOPES),
@@ -46,9 +48,10 @@ def fenced(lowered, strategy, scope):
     return with_module(lowered, module, {})
 
 
-def single_device(timing: bool) -> None:
+def measure_fences(models: Sequence[str], timing: bool) -> list[list[Any]]:
+    """A row for each model, strategy and scope, on one device."""
     rows = []
-    for name in ("mlp", "transformer", "resnet"):
+    for name in models:
         model = MODELS[name]()
 
         def lower(wrap, model=model):
@@ -71,8 +74,7 @@ def single_device(timing: bool) -> None:
                 ratio = time_ratio(got, plain, model.arguments, pairs=5)
             rows.append([name, strategy, scope, got.temp_mib, got.dots, ratio, got.compile_s])
             print(f"... {name} {strategy} {scope}", file=sys.stderr, flush=True)
-    header = ("model", "strategy", "scope", "temp MiB", "dots", "time/plain", "compile s")
-    print_table(header, rows)
+    return rows
 
 
 def four_devices() -> None:
@@ -111,8 +113,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-timing", action="store_true")
     flags = parser.parse_args()
-    print(f"JAX {jax.__version__}, jaxlib {jaxlib.__version__}, {jax.devices()[0].device_kind}\n")
-    single_device(not flags.no_timing)
+    print_versions()
+    print_table(HEADER, measure_fences(("mlp", "transformer", "resnet"), not flags.no_timing))
     print()
     four_devices()
 

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import statistics
+import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jaxlib
 from common import (
     BARRIER_OPTIONS,
     Measured,
     largest_relative_difference,
     measure,
     print_table,
+    print_versions,
     time_ratio,
 )
 from jax.ad_checkpoint import checkpoint_name as jax_checkpoint_name
@@ -169,30 +170,33 @@ def run_case(model_name: str, model: Model, plain: Measured, policy: str, timing
     return row
 
 
+def measure_rows(
+    models: Sequence[str], policies: Sequence[str], timing: bool
+) -> tuple[list[list[Any]], int]:
+    """The table's rows, and how many of them miss a target."""
+    rows, missed = [], 0
+    for model_name in models:
+        model = MODELS[model_name]()
+        plain = measure(lower(model, lambda f: f, lambda x, name: x), model.arguments)
+        for policy in policies:
+            row = run_case(model_name, model, plain, policy, timing)
+            misses = row.misses(timing)
+            missed += bool(misses)
+            rows.append(row.cells(misses))
+            print(f"... {model_name} {policy}: {rows[-1][-1]}", file=sys.stderr, flush=True)
+    return rows, missed
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
     parser.add_argument("--no-timing", action="store_true")
-    parser.add_argument("--json", metavar="FILE")
     flags = parser.parse_args()
-    print(f"JAX {jax.__version__}, jaxlib {jaxlib.__version__}, {jax.devices()[0].device_kind}\n")
-    rows, missed = [], 0
-    for model_name in flags.models:
-        model = MODELS[model_name]()
-        plain = measure(lower(model, lambda f: f, lambda x, name: x), model.arguments)
-        for policy in flags.policies:
-            row = run_case(model_name, model, plain, policy, not flags.no_timing)
-            misses = row.misses(not flags.no_timing)
-            missed += bool(misses)
-            rows.append(row.cells(misses))
-            print(f"... {model_name} {policy}: {rows[-1][-1]}", flush=True)
-    print()
+    print_versions()
+    rows, missed = measure_rows(flags.models, flags.policies, not flags.no_timing)
     print_table(HEADER, rows)
     print(f"\n{len(rows) - missed} of {len(rows)} rows meet every target")
-    if flags.json:
-        with open(flags.json, "w") as file:
-            json.dump([dict(zip(HEADER, row, strict=True)) for row in rows], file, indent=1)
     return 1 if missed else 0
 
 

@@ -7,7 +7,7 @@ import logging
 import sys
 from typing import Any, TypeVar, get_args
 
-import jaxlib.version
+from jaxlib import version
 from jaxlib.mlir import ir
 
 from hlo_remat import _compat, module_io
@@ -16,7 +16,7 @@ from hlo_remat.ir.fence import barriers
 from hlo_remat.passes.default import default_pipeline
 from hlo_remat.passes.lower_recompute import LowerRecompute, Scope, Strategy
 from hlo_remat.passes.pipeline import Pipeline, parse_pipeline
-from hlo_remat.strategy import compiler_options
+from hlo_remat.strategy import compiler_options, parse_version
 
 _logger = logging.getLogger("hlo_remat")
 T = TypeVar("T")
@@ -88,7 +88,9 @@ def _apply_lowered(
     from hlo_remat.frontend.lowered import with_module  # here, for it imports jax
 
     has_any, in_loop = barriers(module)
-    options = compiler_options(target, _jaxlib(), in_loop) if has_any else {}
+    options = (
+        compiler_options(target, parse_version(version.__version__), in_loop) if has_any else {}
+    )
     return with_module(lowered, module, options)
 
 
@@ -120,7 +122,3 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 def _normalised(target: str) -> str:
     return "gpu" if target in ("cuda", "rocm") else target
-
-
-def _jaxlib() -> tuple[int, ...]:
-    return tuple(int(n) for n in jaxlib.version.__version__.split(".")[:3])

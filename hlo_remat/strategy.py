@@ -12,6 +12,11 @@ CSE_EXPANDER = "cse_barrier_expander"
 LOOP_HOISTING = "small-while-loop-hoisting"
 
 
+def parse_version(text: str) -> tuple[int, ...]:
+    """(0, 12, 0) of "0.12.0.1" and the like."""
+    return tuple(int(part) for part in text.split(".")[:3] if part.isdigit())
+
+
 def _removes_barriers(target: str, jaxlib: tuple[int, ...]) -> bool:
     """Up to jaxlib 0.11.0 XLA CPU removes barriers before its last CSE, later after scheduling."""
     return target == "cpu" and jaxlib < (0, 11, 1)

@@ -12,18 +12,17 @@ from jaxlib.mlir.dialects import stablehlo
 from hlo_remat.ir.fence import zeros
 from hlo_remat.ir.index import Index
 from hlo_remat.ir.origin import Frame
-
-# Per-result attributes that this file does not know how to lengthen.
-_PER_RESULT = ("sdy.sharding_per_value", "mhlo.sharding")
+from hlo_remat.ir.rebuild import OPAQUE_PER_RESULT, rebuild, with_terminator
 
 
 def can_hand_over(index: Index, value: int, frames: Sequence[Frame]) -> bool:
-    """Whether `hand_over` can do it: the shape is static and no op on the way is sharded."""
+    """Whether `hand_over` can do it: the shape is static, and no op on the way has shardings that
+    can't follow."""
     type_ = index.values[value].type
     if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
         return False
     ops = [index.ops[i] for frame in frames for i in (frame.forward, frame.backward)]
-    return not any(name in op.attributes for op in ops for name in _PER_RESULT)
+    return not any(OPAQUE_PER_RESULT in op.attributes for op in ops)
 
 
 def hand_over(index: Index, value: int, frames: Sequence[Frame]) -> None:
@@ -102,55 +101,29 @@ def _indices(row: ir.Value, rank: int) -> list[ir.Value]:
 
 def _with_carry(loop: ir.Operation, init: ir.Value) -> tuple[ir.Operation, ir.Value]:
     """The loop with one more carry, and its body's argument for it; the body must pass it on."""
-    operands = [*loop.operands, init]
-    with ir.InsertionPoint(loop):
-        new = stablehlo.WhileOp([v.type for v in operands], operands).operation
-    arguments = []
-    for old, region in zip(loop.regions, new.regions, strict=True):
-        block = old.blocks[0]
-        block.append_to(region)
-        arguments.append(region.blocks[0].add_argument(init.type, loop.location))
-    _replace(loop, new)
-    return new, arguments[1]
+    arguments = [r.blocks[0].add_argument(init.type, loop.location) for r in loop.regions]
+    return _with_result(loop, [*loop.operands, init], init.type), arguments[1]
+
+
+def _with_result(op: ir.Operation, operands: Sequence[ir.Value], type_: ir.Type) -> ir.Operation:
+    """The op with one more result."""
+    types = [r.type for r in op.results]
+    return rebuild(op, operands, [*types, type_], [*range(len(types)), None])
 
 
 def _out_of_branch(op: ir.Operation, branch: int | None, value: ir.Value) -> ir.Value:
     """The branching op with one more result: `value`, zeros from the other branches."""
-    assert branch is not None
-    types = [*(r.type for r in op.results), value.type]
-    with ir.InsertionPoint(op):
-        if op.name == "stablehlo.if":
-            new = stablehlo.IfOp(types, op.operands[0]).operation
-        else:
-            new = stablehlo.CaseOp(types, op.operands[0], len(op.regions)).operation
-    for k, (old, region) in enumerate(zip(op.regions, new.regions, strict=True)):
-        block = old.blocks[0]
-        block.append_to(region)
+    for k, region in enumerate(op.regions):
+        block = region.blocks[0]
         if k == branch:
-            _pass_on(region.blocks[0], value)
+            _pass_on(block, value)
         else:
-            with ir.InsertionPoint(list(region.blocks[0].operations)[-1]):
+            with ir.InsertionPoint(list(block.operations)[-1]):
                 filler = zeros(value.type)
-            _pass_on(region.blocks[0], filler)
-    _replace(op, new)
-    return new.results[-1]
+            _pass_on(block, filler)
+    return _with_result(op, list(op.operands), value.type).results[-1]
 
 
 def _pass_on(block: ir.Block, value: ir.Value) -> None:
     """Adds an operand to the terminator of a block."""
-    last = list(block.operations)[-1].operation
-    operands = [*last.operands, value]
-    with ir.InsertionPoint(last), last.location:
-        stablehlo.return_(operands)
-    last.erase()
-
-
-def _replace(old: ir.Operation, new: ir.Operation) -> None:
-    """Puts `new`, which has more results, in the place of `old`."""
-    for attribute in old.attributes:
-        name = getattr(attribute, "name", attribute)
-        if name not in new.attributes:
-            new.attributes[name] = old.attributes[name]
-    for result, replacement in zip(old.results, list(new.results)[: len(old.results)], strict=True):
-        result.replace_all_uses_with(replacement)
-    old.erase()
+    with_terminator(block, [*list(block.operations)[-1].operation.operands, value])

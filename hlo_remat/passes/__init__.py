@@ -2,13 +2,23 @@
 """The passes, in pipeline order. This list is the registry: a new pass is one file and one line."""
 
 from hlo_remat.passes.base import NamedPipeline, Pass
+from hlo_remat.passes.dead_carry import DeadCarry
 from hlo_remat.passes.inline import Inline
 from hlo_remat.passes.lower_recompute import LowerRecompute
 from hlo_remat.passes.partition import Partition
+from hlo_remat.passes.pin_buffers import PinBuffers
 from hlo_remat.passes.recompute import Recompute
 from hlo_remat.passes.strip import Strip
 
-PASSES: tuple[type[Pass], ...] = (Inline, Partition, Recompute, LowerRecompute, Strip)
+PASSES: tuple[type[Pass], ...] = (
+    Inline,
+    Partition,
+    Recompute,
+    LowerRecompute,
+    Strip,
+    DeadCarry,
+    PinBuffers,
+)
 
 PIPELINES: tuple[NamedPipeline, ...] = (
     NamedPipeline(

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from hlo_remat.passes.dead_carry import DeadCarry
 from hlo_remat.passes.inline import Inline
 from hlo_remat.passes.lower_recompute import LowerRecompute
 from hlo_remat.passes.partition import Partition
+from hlo_remat.passes.pin_buffers import PinBuffers
 from hlo_remat.passes.pipeline import Pipeline
 from hlo_remat.passes.recompute import Recompute
 from hlo_remat.passes.strip import Strip
@@ -18,13 +20,16 @@ def default_pipeline(
 
     No `cse`: it would merge a recompute in a branch with the forward, as XLA would.
     """
+    lower = lower or LowerRecompute()
     return Pipeline(
         (
             Inline(),
             partition or Partition(),
             Recompute(),
-            lower or LowerRecompute(),
+            lower,
             Strip(),
+            DeadCarry(),
+            PinBuffers(target=lower.target, jaxlib=lower.jaxlib),
             "symbol-dce",
         )
     )

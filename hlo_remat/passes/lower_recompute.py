@@ -16,7 +16,7 @@ from hlo_remat.ir.index import nested_ops
 from hlo_remat.ir.markers import Kind, Marker, read_marker
 from hlo_remat.ir.purity import Purity
 from hlo_remat.passes.base import Pass, option
-from hlo_remat.strategy import choose
+from hlo_remat.strategy import choose, parse_version
 
 Strategy = Literal["auto", "optimization-barrier", "call", "case", "while", "none"]
 Scope = Literal["auto", "operands", "recompute", "backward"]
@@ -58,8 +58,8 @@ class LowerRecompute(Pass):
         """The strategy and the scope of every fence."""
         strategy, scope = str(self.strategy), str(self.scope)
         if strategy == "auto":
-            version = self.jaxlib or jaxlib_version.__version__
-            strategy = choose(self.target, tuple(int(n) for n in version.split(".")[:3]))
+            version = parse_version(self.jaxlib or jaxlib_version.__version__)
+            strategy = choose(self.target, version)
         if scope == "auto" or strategy in ("optimization-barrier", "none"):
             scope = "operands"
         return strategy, scope
