@@ -4,13 +4,13 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from hlo_remat._apply import apply as apply
 from hlo_remat.errors import DiagnosticError as DiagnosticError
 from hlo_remat.errors import HloRematError as HloRematError
 from hlo_remat.errors import PipelineError as PipelineError
 from hlo_remat.errors import UnknownNameError as UnknownNameError
 
 if TYPE_CHECKING:
+    from hlo_remat._apply import apply as apply
     from hlo_remat.frontend.checkpoint import checkpoint as checkpoint
     from hlo_remat.frontend.checkpoint import checkpoint_name as checkpoint_name
     from hlo_remat.frontend.checkpoint import remat as remat
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from hlo_remat.frontend.residuals import print_saved_residuals as print_saved_residuals
     from hlo_remat.frontend.residuals import saved_residuals as saved_residuals
 
-# What needs jax is imported on first use: hlo-remat-opt starts without it.
+# What needs jax or jaxlib is imported on first use: hlo-remat-opt starts without jax, the planner
+# without either.
 _LAZY = {
+    "apply": "hlo_remat._apply",
     "checkpoint": "hlo_remat.frontend.checkpoint",
     "checkpoint_name": "hlo_remat.frontend.checkpoint",
     "checkpoint_policies": "hlo_remat.frontend.policies",

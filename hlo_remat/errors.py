@@ -34,3 +34,11 @@ class DiagnosticError(HloRematError, ValueError):
 
 class UnknownNameError(HloRematError, ValueError):
     """A policy speaks of a name that no `checkpoint_name` in its region gives."""
+
+
+class GraphError(HloRematError, ValueError):
+    """A graph that the planner can't read, or that is no program."""
+
+
+class PlanError(HloRematError, ValueError):
+    """A plan that its graph can't run."""

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m hlo_remat.planner`: plans for graphs in files.
+
+Exit codes: 0 with a plan, 1 for a graph that can't be read, 2 for wrong usage, 3 where no plan can
+exist, 4 where none was found in time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from typing import Any
+
+from hlo_remat.errors import HloRematError
+from hlo_remat.planner.formats import load
+from hlo_remat.planner.plan import Status, format_bytes
+from hlo_remat.planner.simulate import simulate
+from hlo_remat.planner.solve import DEFAULT_SECONDS, solve
+from hlo_remat.planner.tradeoff import tradeoff
+
+IMPOSSIBLE, NOT_FOUND = 3, 4
+_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = _parser().parse_args(argv)
+    try:
+        return arguments.command(arguments)
+    except HloRematError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m hlo_remat.planner", description=__doc__, allow_abbrev=False
+    )
+    commands = parser.add_subparsers(required=True)
+    command = commands.add_parser("solve", help="the cheapest plan for a budget of peak memory")
+    command.set_defaults(command=_solve)
+    command.add_argument("graph", help="a node-link graph or index lists, JSON")
+    command.add_argument(
+        "--budget",
+        type=budget,
+        required=True,
+        help="bytes (8589934592, 8GiB), or up to 1.0: of the peak without recomputing",
+    )
+    command.add_argument("--time-limit", type=_seconds, default=DEFAULT_SECONDS, metavar="SECONDS")
+    command.add_argument("--json", action="store_true", help="one object instead of a page")
+    command = commands.add_parser("tradeoff", help="the least recompute for some saved bytes")
+    command.set_defaults(command=_tradeoff)
+    command.add_argument("graph", help="index lists, JSON")
+    command.add_argument("--saved-bytes", type=_bytes, required=True, help="bytes, or 8MiB")
+    command.add_argument("--json", action="store_true", help="one object instead of a page")
+    return parser
+
+
+def _solve(arguments: argparse.Namespace) -> int:
+    graph = load(arguments.graph)
+    size = arguments.budget
+    if isinstance(size, float):
+        size = math.floor(size * simulate(graph).peak)
+    plan = solve(graph, size, time_limit=arguments.time_limit)
+    _print(plan.to_dict() if arguments.json else plan)
+    if plan.status.has_plan:
+        return 0
+    return IMPOSSIBLE if plan.status is Status.IMPOSSIBLE else NOT_FOUND
+
+
+def _tradeoff(arguments: argparse.Namespace) -> int:
+    graph = load(arguments.graph)
+    found = tradeoff(graph, saved_bytes=arguments.saved_bytes)
+    if found is None:
+        print("error: what may not be recomputed needs more than that", file=sys.stderr)
+        return IMPOSSIBLE
+    if arguments.json:
+        _print(found.to_dict())
+    else:
+        print(f"saved      {format_bytes(found.saved_bytes)}, {len(found.saved)} values")
+        print(f"recompute  {found.cost_fraction:.2%} of one run, {len(found.recomputed)} ops")
+        print(f"bound      {found.lower_bound_fraction:.2%}")
+        print(f"seconds    {found.seconds:.2f}")
+    return 0
+
+
+def _print(what: Any) -> None:
+    print(json.dumps(what) if isinstance(what, dict) else what)
+
+
+def budget(text: str) -> int | float:
+    """Bytes as an int, a fraction of at most 1 as a float: `8GiB`, `1000`, `0.6`, `1.0`."""
+    try:
+        if "." in text and text[-1].isdigit():
+            fraction = float(text)
+            if 0 < fraction <= 1:
+                return fraction
+        return _bytes(text)
+    except (ValueError, argparse.ArgumentTypeError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither bytes, such as 8GiB, nor a fraction of the peak, such as 0.6"
+        ) from None
+
+
+def _bytes(text: str) -> int:
+    number, factor = text, 1
+    for unit, size in _UNITS.items():
+        if text.endswith(unit):
+            number, factor = text[: -len(unit)], size
+    try:
+        count = int(number) if factor == 1 else math.floor(float(number) * factor)
+    except (ValueError, OverflowError):
+        count = -1
+    if count < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} isn't a number of bytes")
+    return count
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not math.isfinite(seconds) or seconds <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} isn't a time")
+    return seconds
+
+
+if __name__ == "__main__":
+    sys.exit(main())

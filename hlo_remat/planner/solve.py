@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`solve`: the cheapest plan for a budget, by whichever solvers suit the graph."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from hlo_remat.planner.bounds import recompute_bound, structural_minimum
+from hlo_remat.planner.graph import Graph
+from hlo_remat.planner.plan import Plan, Status
+from hlo_remat.planner.simulate import Recompute, recompute_cost, simulate
+from hlo_remat.planner.solvers import greedy, milp
+
+DEFAULT_SECONDS = 10.0
+
+
+def solve(graph: Graph, budget: int, *, time_limit: float = DEFAULT_SECONDS) -> Plan:
+    """The cheapest plan found whose peak is at most `budget` bytes.
+
+    Never raises for a budget: where no plan fits, or none is found, the status says so and the
+    plan is the one of least memory found. `time_limit` is in seconds; solvers do a fixed amount of
+    work where that is less, so that one input gives one plan.
+    """
+    return Search(graph, budget, time_limit).run()
+
+
+class Search:
+    """The best plan so far, and what is known of what no plan can do."""
+
+    def __init__(self, graph: Graph, budget: int, time_limit: float):
+        self.graph = graph
+        self.budget = budget
+        self.start = time.monotonic()
+        self.end = self.start + time_limit
+        self.minimum = structural_minimum(graph)
+        self.lower_bound: float | None = None
+        self.best: list[Recompute] | None = None
+        self.cost = np.inf
+        self.smallest: list[Recompute] = []
+        self.smallest_peak = simulate(graph).peak
+        self.solver = "none"
+
+    def offer(self, recomputes: list[Recompute], solver: str) -> bool:
+        """Takes a plan if it fits and is cheaper than the best so far; whether it was taken."""
+        peak = simulate(self.graph, recomputes).peak
+        if peak < self.smallest_peak:
+            self.smallest, self.smallest_peak = recomputes, peak
+        if peak > self.budget:
+            return False
+        cost = recompute_cost(self.graph, recomputes)
+        if cost >= self.cost:
+            return False
+        self.best, self.cost, self.solver = recomputes, cost, solver
+        return True
+
+    @property
+    def is_optimal(self) -> bool:
+        bound = self.lower_bound or 0.0
+        return self.best is not None and self.cost <= bound + 1e-9 * self.graph.total_cost
+
+    def run(self) -> Plan:
+        """Auto. What it tries, in this order, until the plan is proven best or the time is up:
+
+        | graph | solver |
+        | --- | --- |
+        | fits as it is | none |
+        | any | greedy eviction, and local search |
+        | up to a few thousand ops | integer programs over ever more stages |
+        """
+        if self.smallest_peak <= self.budget:
+            self.lower_bound = 0.0
+            self.offer([], "none")
+            return self.plan()
+        if self.minimum.bytes > self.budget:
+            return self.plan()
+        bound = recompute_bound(self.graph, self.budget)
+        self.lower_bound = bound.cost if bound else None
+        found = greedy.evict(self.graph, self.budget, [], self.end)
+        self.offer(found, "greedy")
+        milp.search(self.graph, self.budget, self.end, self.consider)
+        return self.plan()
+
+    def consider(self, recomputes: list[Recompute]) -> bool:
+        """Takes a plan of the integer program; whether no better one can be."""
+        self.offer(recomputes, "milp")
+        return self.is_optimal
+
+    def plan(self) -> Plan:
+        graph = self.graph
+        if self.best is not None:
+            status = Status.OPTIMAL if self.is_optimal else Status.FEASIBLE
+            recomputes = self.best
+        else:
+            is_possible = self.minimum.bytes <= self.budget
+            status = Status.NOT_FOUND if is_possible else Status.IMPOSSIBLE
+            recomputes = self.smallest
+        execution = simulate(graph, recomputes)
+        at = execution.peak_run
+        return Plan(
+            budget_bytes=self.budget,
+            recomputes=tuple(recomputes),
+            peak_bytes=execution.peak,
+            peak_op=graph.describe(int(execution.sequence[at])) if graph.ops else "nothing",
+            live=tuple((graph.values[v].name or f"value {v}", b) for v, b in execution.live(at)),
+            extra_cost=recompute_cost(graph, recomputes),
+            total_cost=graph.total_cost,
+            lower_bound=self.lower_bound,
+            structural_minimum_bytes=self.minimum.bytes,
+            structural_minimum_op=graph.describe(self.minimum.op) if graph.ops else "nothing",
+            status=status,
+            solver=self.solver,
+            seconds=time.monotonic() - self.start,
+        )
+
+
+Offer = Callable[[list[Recompute]], bool]

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One solver a file, each after one paper."""
