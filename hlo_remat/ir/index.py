@@ -19,66 +19,59 @@ class Index:
 
     def __init__(self, function: ir.Operation):
         self.ops: list[ir.Operation] = []
-        self.names: list[str] = []
-        self.operands: list[list[int]] = []
-        self.results: list[list[int]] = []
-        self.end: list[int] = []
-        self.parent: list[int] = []  # op that the op is nested in, -1 at the top
-        self.block: list[int] = []
         self.values: list[ir.Value] = []
-        self.definer: list[int] = []  # op of a result; negative for arguments: see home
-        self.uses: list[dict[Use, None]] = []  # dictionaries as ordered sets
+        self.results: list[list[int]] = []
+        self.block: list[int] = []
+        self.end: list[int] = []
         self.blocks: list[list[int]] = []  # ops of each block in order
         self.block_arguments: list[list[int]] = []
         self.block_owner: list[int] = []  # op that the block is in, -1 at the top
         self.nested_blocks: dict[int, list[int]] = {}  # blocks of each op that has any
-        # By hash, which the bindings take from the address: a lookup by value would compare too.
-        self._ids: dict[int, int] = {}
         for region in function.regions:
             self._add_region(region, -1)
+        # By hash, which the bindings take from the address: a lookup by value would compare too.
+        self._ids = {hash(value): v for v, value in enumerate(self.values)}
+        self.names = [op.name for op in self.ops]
+        ids = self._ids
+        self.operands = [[ids[hash(value)] for value in op.operands] for op in self.ops]
+        self.parent = [self.block_owner[b] for b in self.block]  # -1 at the top
+        self.definer = [-1] * len(self.values)  # op of a result; negative for arguments: see home
+        self.uses: list[dict[Use, None]] = [{} for _ in self.values]  # as ordered sets
+        for b, arguments in enumerate(self.block_arguments):
+            for v in arguments:
+                self.definer[v] = -2 - self.block_owner[b]
+        for i, (operands, results) in enumerate(zip(self.operands, self.results, strict=True)):
+            for v in results:
+                self.definer[v] = i
+            for k, v in enumerate(operands):
+                self.uses[v][i, k] = None
 
     def _add_region(self, region: ir.Region, parent: int) -> None:
+        ops, values = self.ops, self.values
         for block in region.blocks:
             number = len(self.blocks)
             members: list[int] = []
             self.blocks.append(members)
             self.block_owner.append(parent)
             self.nested_blocks.setdefault(parent, []).append(number)
-            arguments = [self._number(argument) for argument in block.arguments]
-            self.block_arguments.append(arguments)
-            for v in arguments:
-                self.definer[v] = -2 - parent
+            first = len(values)
+            values += block.arguments
+            self.block_arguments.append(list(range(first, len(values))))
             for view in block.operations:
-                members.append(self._add_op(view.operation, parent, number))
-
-    def _add_op(self, op: ir.Operation, parent: int, block: int) -> int:
-        i = len(self.ops)
-        self.ops.append(op)
-        self.names.append(op.name)
-        self.parent.append(parent)
-        self.block.append(block)
-        ids, uses = self._ids, self.uses
-        operands: list[int] = []
-        for value in op.operands:
-            v = ids.get(hash(value))
-            if v is None:
-                v = self._number(value)
-            uses[v][i, len(operands)] = None
-            operands.append(v)
-        self.operands.append(operands)
-        results = []
-        for value in op.results:
-            v = self._number(value)
-            self.definer[v] = i
-            results.append(v)
-        self.results.append(results)
-        self.end.append(i + 1)
-        regions = op.regions
-        if len(regions):
-            for region in regions:
-                self._add_region(region, i)
-            self.end[i] = len(self.ops)
-        return i
+                op = view.operation
+                i = len(ops)
+                members.append(i)
+                ops.append(op)
+                self.block.append(number)
+                first = len(values)
+                values += op.results
+                self.results.append(list(range(first, len(values))))
+                self.end.append(i + 1)
+                regions = op.regions
+                if len(regions):
+                    for nested in regions:
+                        self._add_region(nested, i)
+                    self.end[i] = len(ops)
 
     def _number(self, value: ir.Value) -> int:
         key = hash(value)
@@ -157,15 +150,10 @@ class Index:
 def nested_ops(op: ir.Operation) -> list[ir.Operation]:
     """The ops in the regions of `op`, at any depth, in preorder."""
     found: list[ir.Operation] = []
-    _add_nested(op, found)
-    return found
 
+    def visit(nested: ir.Operation) -> ir.WalkResult:
+        found.append(nested)
+        return ir.WalkResult.ADVANCE
 
-def _add_nested(op: ir.Operation, found: list[ir.Operation]) -> None:
-    for region in op.regions:
-        for block in region.blocks:
-            for view in block.operations:
-                nested = view.operation
-                found.append(nested)
-                if len(nested.regions):
-                    _add_nested(nested, found)
+    op.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found[1:]

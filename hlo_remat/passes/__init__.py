@@ -10,20 +10,22 @@ from hlo_remat.passes.pin_buffers import PinBuffers
 from hlo_remat.passes.recompute import Recompute
 from hlo_remat.passes.strip import Strip
 
-PASSES: tuple[type[Pass], ...] = (
+_ORDER: tuple[type[Pass] | str, ...] = (
     Inline,
     Partition,
     Recompute,
     LowerRecompute,
     Strip,
+    "symbol-dce",
     DeadCarry,
     PinBuffers,
 )
+PASSES: tuple[type[Pass], ...] = tuple(p for p in _ORDER if not isinstance(p, str))
 
 PIPELINES: tuple[NamedPipeline, ...] = (
     NamedPipeline(
         "hlo-remat-pipeline",
-        "Runs all of the passes in order, then `symbol-dce`: what `apply` does.",
-        (*PASSES, "symbol-dce"),
+        "Runs all of the passes in order, and `symbol-dce`: what `apply` does.",
+        _ORDER,
     ),
 )

@@ -16,7 +16,7 @@ from hlo_remat.passes.strip import Strip
 def default_pipeline(
     partition: Partition | None = None, lower: LowerRecompute | None = None
 ) -> Pipeline:
-    """Every pass in order, then `symbol-dce` for the functions left over.
+    """Every pass in order, with `symbol-dce` for the functions left over.
 
     No `cse`: it would merge a recompute in a branch with the forward, as XLA would.
     """
@@ -28,8 +28,8 @@ def default_pipeline(
             Recompute(),
             lower,
             Strip(),
+            "symbol-dce",
             DeadCarry(),
             PinBuffers(target=lower.target, jaxlib=lower.jaxlib),
-            "symbol-dce",
         )
     )
