@@ -12,9 +12,10 @@ from hlo_remat.planner.bounds import recompute_bound, structural_minimum
 from hlo_remat.planner.graph import Graph
 from hlo_remat.planner.plan import Plan, Status
 from hlo_remat.planner.simulate import Recompute, recompute_cost, simulate
-from hlo_remat.planner.solvers import greedy, milp
+from hlo_remat.planner.solvers import chain_dp, greedy, milp, min_cut
 
 DEFAULT_SECONDS = 10.0
+SMALL = 2_000  # ops
 
 
 def solve(graph: Graph, budget: int, *, time_limit: float = DEFAULT_SECONDS) -> Plan:
@@ -34,7 +35,7 @@ class Search:
         self.graph = graph
         self.budget = budget
         self.start = time.monotonic()
-        self.end = self.start + time_limit
+        self.limit = time_limit
         self.minimum = structural_minimum(graph)
         self.lower_bound: float | None = None
         self.best: list[Recompute] | None = None
@@ -67,26 +68,46 @@ class Search:
         | graph | solver |
         | --- | --- |
         | fits as it is | none |
-        | any | greedy eviction, and local search |
-        | up to a few thousand ops | integer programs over ever more stages |
+        | any | minimum cuts at one boundary |
+        | has a chain of blocks | the chain's dynamic program |
+        | up to 2,000 ops, or no plan yet | greedy eviction |
+        | up to 2,000 ops | integer programs over ever more stages |
+        | any | local search: leave out what isn't needed |
         """
-        if self.smallest_peak <= self.budget:
+        graph, budget = self.graph, self.budget
+        if self.smallest_peak <= budget:
             self.lower_bound = 0.0
             self.offer([], "none")
             return self.plan()
-        if self.minimum.bytes > self.budget:
+        if self.minimum.bytes > budget:
             return self.plan()
-        bound = recompute_bound(self.graph, self.budget)
+        is_small = len(graph.ops) <= SMALL
+        bound = recompute_bound(graph, budget, 0.3 * self.limit)
         self.lower_bound = bound.cost if bound else None
-        found = greedy.evict(self.graph, self.budget, [], self.end)
-        self.offer(found, "greedy")
-        milp.search(self.graph, self.budget, self.end, self.consider)
+        min_cut.search(graph, budget, self.until(0.5), self.taker("min-cut"))
+        if not self.is_optimal:
+            chain_dp.search(graph, budget, self.until(0.7), self.taker("chain-dp"))
+        if not self.is_optimal and (is_small or self.best is None):
+            self.offer(greedy.evict(graph, budget, [], self.until(0.8)), "greedy")
+        if not self.is_optimal and is_small:
+            milp.search(graph, budget, self.until(0.95), self.taker("milp"))
+        if not self.is_optimal and self.best is not None:
+            better = greedy.drop_needless(graph, budget, self.best, self.until(1.0))
+            self.offer(better, f"{self.solver}, local search")
         return self.plan()
 
-    def consider(self, recomputes: list[Recompute]) -> bool:
-        """Takes a plan of the integer program; whether no better one can be."""
-        self.offer(recomputes, "milp")
-        return self.is_optimal
+    def until(self, share: float) -> float:
+        """The time at which that share of the limit is used up."""
+        return self.start + share * self.limit
+
+    def taker(self, solver: str) -> Callable[[list[Recompute]], bool]:
+        """Takes a solver's plans; returns whether no better one can be."""
+
+        def take(recomputes: list[Recompute]) -> bool:
+            self.offer(recomputes, solver)
+            return self.is_optimal
+
+        return take
 
     def plan(self) -> Plan:
         graph = self.graph
@@ -114,6 +135,3 @@ class Search:
             solver=self.solver,
             seconds=time.monotonic() - self.start,
         )
-
-
-Offer = Callable[[list[Recompute]], bool]

@@ -34,6 +34,7 @@ import scipy.sparse
 
 from hlo_remat.planner.graph import Graph
 from hlo_remat.planner.simulate import Execution, Recompute, can_replay, simulate
+from hlo_remat.planner.solvers import greedy
 from hlo_remat.planner.stages import is_view, just_in_time
 
 # Of the unknowns that a solve may have. HiGHS takes about a second for 5,000 (2 cores, 2026-12).
@@ -250,6 +251,10 @@ class StageProgram:
         """
         graph = self.graph
         op = int(execution.sequence[run])
+        if not execution.is_first[run] and (op, k) not in self.again:
+            k -= 1  # run at the end of its stage, for later ones
+        if not execution.is_first[run] and (op, k) not in self.again:
+            return  # a view
         row, constant = self.memory(op, k)
         counted = self._counted(op, k, x)
         (live,) = np.nonzero(
@@ -407,10 +412,13 @@ def _solve(program: StageProgram, end: float, offer: Callable[[list[Recompute]],
         if x is None:
             return False
         recomputes = program.recomputes(x)
-        if offer(recomputes):
-            return True
         execution = simulate(program.graph, recomputes)
-        if execution.peak <= program.budget or time.monotonic() > end:
+        is_within = execution.peak <= program.budget
+        if not is_within:
+            repaired = greedy.evict(program.graph, program.budget, recomputes, end)
+        if offer(recomputes if is_within else repaired):
+            return True
+        if is_within or time.monotonic() > end:
             return False
         program.fit_violated(x, table)
         position = np.cumsum(execution.is_first) - execution.is_first
