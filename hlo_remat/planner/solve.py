@@ -90,7 +90,8 @@ class Search:
         if not self.is_optimal and (is_small or self.best is None):
             self.offer(greedy.evict(graph, budget, [], self.until(0.8)), "greedy")
         if not self.is_optimal and is_small:
-            milp.search(graph, budget, self.until(0.95), self.taker("milp"))
+            work = milp.WORK * self.limit
+            milp.search(graph, budget, work, self.until(0.95), self.taker("milp"))
         if not self.is_optimal and self.best is not None:
             better = greedy.drop_needless(graph, budget, self.best, self.until(1.0))
             self.offer(better, f"{self.solver}, local search")

@@ -114,7 +114,8 @@ class ChainProgram:
         levels = np.arange(self.levels + 1)
         block, base = self.blocks[i], self.blocks[j].base
         rows = np.full((len(block.menu) + j - i, self.levels + 1), np.inf)
-        for row, option in zip(rows, block.menu, strict=False):
+        for index, option in enumerate(block.menu):
+            row = rows[index]
             kept = self._units(option.kept)
             if i == j:
                 row[:] = block.leaf_cost + option.again
@@ -131,11 +132,11 @@ class ChainProgram:
         own = [max(b.run, b.state) for b in self.blocks[i:j]]
         if i:
             own[0] = max(block.run - self.blocks[i - 1].state, block.state)
-        least = np.maximum.accumulate([self._units(n + base) for n in own])
+        floor = np.maximum.accumulate([self._units(n + base) for n in own])
         left = levels[None, :] - self.state[s - 1][:, None]
         splits = self.table[self.sequence[s, j][:, None], left]  # left < 0 is infinite below
         splits += self.table[self.sequence[i, s - 1]] + (self.prefix[s] - self.prefix[i])[:, None]
-        splits[(left < 0) | (levels[None, :] < least[:, None])] = np.inf
+        splits[(left < 0) | (levels[None, :] < floor[:, None])] = np.inf
         rows[len(block.menu) :] = splits
         return rows
 

@@ -37,10 +37,14 @@ from hlo_remat.planner.simulate import Execution, Recompute, can_replay, simulat
 from hlo_remat.planner.solvers import greedy
 from hlo_remat.planner.stages import is_view, just_in_time
 
-# Of the unknowns that a solve may have. HiGHS takes about a second for 5,000 (2 cores, 2026-12).
-MAX_UNKNOWNS = 12_000
-MAX_ROUNDS = 12
-RELATIVE_GAP = 0.003
+# Numbers of stages and reach, in the order of trial.
+SIZES = ((8, 4), (16, 8), (24, 8), (16, 16), (40, 12), (64, 16), (128, None))
+# Unknowns for each second of the time limit. HiGHS took 0.05 to 1 ms for one (2 cores, 2026-12).
+WORK = 1_000.0
+MAX_ROUNDS = 8
+MAX_NODES = 50
+Offer = Callable[[list[Recompute]], bool]
+RELATIVE_GAP = 0.005
 
 
 class StageProgram:
@@ -243,6 +247,16 @@ class StageProgram:
         root = int(self.graph.root[v])
         return int(self.graph.last_read[root]) <= op and (root, k + 1) not in self.kept
 
+    def fit_execution(self, execution: Execution, x: np.ndarray) -> None:
+        """Demands that the highest run of each stage fits, where it doesn't in `execution`."""
+        position = np.cumsum(execution.is_first) - execution.is_first
+        stage = np.searchsorted(self.starts, position, side="right") - 1
+        for k in range(len(self.starts)):
+            runs = np.flatnonzero(stage == k)
+            worst = int(runs[execution.memory[runs].argmax()]) if len(runs) else 0
+            if len(runs) and execution.memory[worst] > self.budget:
+                self.fit_run(execution, worst, k, x)
+
     def fit_run(self, execution: Execution, run: int, k: int, x: np.ndarray) -> None:
         """Demands that `run`, which is in stage `k` and over budget in `execution`, fits.
 
@@ -330,9 +344,20 @@ class StageProgram:
             integrality=integrality,
             bounds=scipy.optimize.Bounds(0, 1),
             constraints=scipy.optimize.LinearConstraint(matrix, bounds, np.inf),
-            options={"time_limit": max(seconds, 0.01), "mip_rel_gap": RELATIVE_GAP},
+            options={
+                "time_limit": max(seconds, 0.01),
+                "mip_rel_gap": RELATIVE_GAP,
+                "node_limit": MAX_NODES,
+            },
         )
-        return result.x
+        if result.x is None or not is_integer:
+            return result.x
+        # Unknowns that the objective doesn't press down are where the rows let them be.
+        x = np.round(result.x)
+        for (v, k), through in self.through.items():
+            again = x[self.again[int(self.graph.definer[v]), k]]
+            x[through] = max(0.0, x[self.kept[v, k + 1]] - again)
+        return x
 
     def recomputes(self, x: np.ndarray) -> list[Recompute]:
         """The runs that a solution says."""
@@ -379,56 +404,56 @@ def program_order(graph: Graph) -> list[int]:
     return place
 
 
-def search(graph: Graph, budget: int, end: float, offer: Callable[[list[Recompute]], bool]) -> None:
+def search(graph: Graph, budget: int, work: float, end: float, offer: Offer) -> None:
     """Solves programs of more and more stages and reach, and offers what they say.
 
-    Stops at `end`, on `time.monotonic`'s clock, or when `offer` says that nothing better can be.
+    Stops when `work` unknowns have been solved for, at `end`, on `time.monotonic`'s clock, or when
+    `offer` says that nothing better can be.
     """
     points = stage_points(graph, budget)
     tried: set[tuple[int, ...]] = set()
-    for stages, reach in ((8, 4), (16, 8), (24, 8), (16, 16), (40, 12), (64, 16), (128, None)):
-        starts = [0, *(points[i * len(points) // stages] for i in range(min(stages, len(points))))]
+    for stages, reach in SIZES:
+        starts = [0, *(points[i * len(points) // stages] for i in range(stages))]
         if len(points) <= stages:
             starts = [0, *points]
-        key = (*starts, reach or 0)
+        program = StageProgram(graph, budget, starts, reach)
+        key = (*starts, program.unknowns)
+        if program.unknowns > work or time.monotonic() > end:
+            return
         if key in tried:
             continue
         tried.add(key)
-        program = StageProgram(graph, budget, starts, reach)
-        if program.unknowns > MAX_UNKNOWNS or time.monotonic() > end:
-            return
-        if _solve(program, end, offer):
+        work = _solve(program, work, end, offer)
+        if work <= 0:
             return
 
 
-def _solve(program: StageProgram, end: float, offer: Callable[[list[Recompute]], bool]) -> bool:
+def _solve(program: StageProgram, work: float, end: float, offer: Offer) -> float:
+    """The work that is left; 0 when nothing better can be."""
+    graph, budget = program.graph, program.budget
     table = MomentTable(program)
     for _ in range(MAX_ROUNDS):
         x = program.solve(end - time.monotonic(), is_integer=False)
         if x is None or not program.fit_violated(x, table):
             break
-    for _ in range(MAX_ROUNDS):
+    seen: list[list[Recompute]] = []
+    while len(seen) < MAX_ROUNDS and program.unknowns <= work and time.monotonic() < end:
+        work -= program.unknowns
         x = program.solve(end - time.monotonic())
         if x is None:
-            return False
+            break
         recomputes = program.recomputes(x)
-        execution = simulate(program.graph, recomputes)
-        is_within = execution.peak <= program.budget
-        if not is_within:
-            repaired = greedy.evict(program.graph, program.budget, recomputes, end)
-        if offer(recomputes if is_within else repaired):
-            return True
-        if is_within or time.monotonic() > end:
-            return False
+        execution = simulate(graph, recomputes)
+        if execution.peak > budget:
+            recomputes = greedy.evict(graph, budget, recomputes, end)
+        if offer(recomputes):
+            return 0.0
+        if execution.peak <= budget or recomputes in seen:
+            break
+        seen.append(recomputes)
         program.fit_violated(x, table)
-        position = np.cumsum(execution.is_first) - execution.is_first
-        stage = np.searchsorted(program.starts, position, side="right") - 1
-        for k in range(len(program.starts)):
-            runs = np.flatnonzero(stage == k)
-            worst = int(runs[execution.memory[runs].argmax()]) if len(runs) else 0
-            if len(runs) and execution.memory[worst] > program.budget:
-                program.fit_run(execution, worst, k, x)
-    return False
+        program.fit_execution(execution, x)
+    return work
 
 
 def stage_points(graph: Graph, budget: int) -> list[int]:
