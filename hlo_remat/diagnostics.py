@@ -48,6 +48,7 @@ class Diagnostics:
 
     def __init__(self) -> None:
         self.all: list[Diagnostic] = []
+        self._remarks: set[tuple[str, str]] = set()
 
     @property
     def errors(self) -> list[Diagnostic]:
@@ -64,7 +65,10 @@ class Diagnostics:
     def remark(
         self, at: ir.Location | None, message: str, notes: Sequence[Diagnostic] = ()
     ) -> None:
-        self.all.append(Diagnostic(Severity.REMARK, message, at, tuple(notes)))
+        """A remark is made once, though a pass may come to the same place again."""
+        if (message, str(at)) not in self._remarks:
+            self._remarks.add((message, str(at)))
+            self.all.append(Diagnostic(Severity.REMARK, message, at, tuple(notes)))
 
     @contextlib.contextmanager
     def capture(self, context: ir.Context) -> Iterator[None]:

@@ -20,7 +20,7 @@ def clone_ops(
     """Clones `ops`, given in program order, to the insertion point.
 
     An operand is looked up in `mapping`, by itself or as what `resolve` says it stands for; one
-    that isn't there is captured. The clones' results are added to `mapping`.
+    that isn't there is captured. The clones' results are added to `mapping` where it has none.
     """
 
     def copied(value: int) -> ir.Value | None:
@@ -39,4 +39,5 @@ def clone_ops(
         if relocate is not None:
             for op in clones:
                 op.location = relocate(op.location)
-        mapping.update(zip(index.results[i], clone.operation.results, strict=True))
+        for v, result in zip(index.results[i], clone.operation.results, strict=True):
+            mapping.setdefault(v, result)

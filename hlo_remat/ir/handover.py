@@ -1,49 +1,181 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hands one more value of a forward over to its backward: in a stack from loop to loop, as a result
-of a branch."""
+"""Hands values out of loops and branches, in stacks and as results, and into others: from a forward
+to its backward, and from a forward to its recompute."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from hlo_remat.ir.fence import zeros
 from hlo_remat.ir.index import Index
-from hlo_remat.ir.origin import Frame
+from hlo_remat.ir.loops import Affine, Loops
+from hlo_remat.ir.needs import BRANCHES, LOOP
+from hlo_remat.ir.origin import Frame, Origins
 from hlo_remat.ir.rebuild import OPAQUE_PER_RESULT, rebuild, with_terminator
 
 
 def can_hand_over(index: Index, value: int, frames: Sequence[Frame]) -> bool:
     """Whether `hand_over` can do it: the shape is static, and no op on the way has shardings that
     can't follow."""
-    type_ = index.values[value].type
-    if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
-        return False
-    ops = [index.ops[i] for frame in frames for i in (frame.forward, frame.backward)]
-    return not any(OPAQUE_PER_RESULT in op.attributes for op in ops)
+    return _is_static(index, value) and not any(
+        _is_opaque(index, op) for frame in frames for op in (frame.forward, frame.backward)
+    )
 
 
-def hand_over(index: Index, value: int, frames: Sequence[Frame]) -> None:
-    """Changes the function so that its backward can read `value`; `index` is stale afterwards.
+def hand_over(index: Index, value: int, frames: Sequence[Frame]) -> ir.Value:
+    """Changes the function so that its backward can read `value`; what it reads there. `index` is
+    stale afterwards.
 
     Rewrite: while(..., r, ...), while(...) -> while(..., stack(r), ...), while(..., stack, ...)
     """
     handed = index.values[value]
     for frame in reversed(frames):
-        handed = _out_of(index, frame, handed)
+        if frame.slots is None:
+            assert frame.branch is not None
+            handed = _out_of_branches({frame.branch: handed})
+        else:
+            write = index.ops[frame.slots[0]]
+            trips = ir.RankedTensorType(write.operands[0].type).shape[0]
+            handed = _out_of_loop(handed, write.operands[2], trips)
     for frame in frames:
         if frame.slots is not None:
             handed = _into_loop(index, frame, handed)
+    return handed
 
 
-def _out_of(index: Index, frame: Frame, value: ir.Value) -> ir.Value:
-    op = _around(value)  # not from the index: an earlier value may have made it anew
-    with op.location:
-        if frame.slots is None:
-            return _out_of_branch(op, frame.branch, value)
-        return _out_of_loop(op, index.ops[frame.slots[0]], value)
+def can_hand_out(index: Index, loops: Loops, value: int, op: int) -> bool:
+    """Whether `hand_out` can do it: the shape is static, and each loop on the way counts its trips
+    from 0 to a constant."""
+    return _is_static(index, value) and all(
+        not _is_opaque(index, parent)
+        and (
+            index.names[parent] in BRANCHES
+            or (
+                index.names[parent] == LOOP
+                and block == loops.body(parent)
+                and bool(loops.trips(parent))
+                and loops.counter(parent) is not None
+            )
+        )
+        for parent, block in _way_out(index, value, op)
+    )
+
+
+def hand_out(index: Index, loops: Loops, values: Iterable[int], op: int) -> None:
+    """Changes `op` so that `values`, which are made in its regions, are among its results. `index`
+    is stale afterwards. Values of the same type from several branches share a result.
+
+    Rewrite: while(...) { r } -> while(..., stack(r), ...)
+    """
+    for group in _shared(index, values, op):
+        first = group[0]
+        (innermost, _), *outer = _way_out(index, first, op)
+        if index.names[innermost] == LOOP:
+            handed = _out_of_counted(index, loops, innermost, index.values[first])
+        else:
+            blocks = index.nested_blocks[innermost]
+            handed = _out_of_branches(
+                {blocks.index(_home_block(index, v)): index.values[v] for v in group}
+            )
+        for parent, block in outer:
+            if index.names[parent] == LOOP:
+                handed = _out_of_counted(index, loops, parent, handed)
+            else:
+                branch = index.nested_blocks[parent].index(block)
+                handed = _out_of_branches({branch: handed})
+
+
+def _shared(index: Index, values: Iterable[int], op: int) -> list[list[int]]:
+    """The values in groups of which each has one from each branch of an op at most."""
+    groups: list[list[int]] = []
+    open_groups: dict[tuple[int, ir.Type], list[list[int]]] = defaultdict(list)
+    for v in values:
+        innermost, block = next(_way_out(index, v, op))
+        candidates = open_groups[innermost, index.values[v].type]
+        if index.names[innermost] in BRANCHES:
+            for group in candidates:
+                if all(_home_block(index, u) != block for u in group):
+                    group.append(v)
+                    break
+            else:
+                groups.append([v])
+                candidates.append(groups[-1])
+        else:
+            groups.append([v])
+    return groups
+
+
+def _out_of_counted(index: Index, loops: Loops, loop: int, value: ir.Value) -> ir.Value:
+    counter, trips = loops.counter(loop), loops.trips(loop)
+    assert counter is not None
+    assert trips
+    return _out_of_loop(value, index.values[counter], trips)
+
+
+def _home_block(index: Index, value: int) -> int:
+    definer = index.definer[value]
+    return index.block[definer] if definer >= 0 else index.block_of_argument(value)
+
+
+def _way_out(index: Index, value: int, op: int) -> Iterator[tuple[int, int]]:
+    """The ops around a value up to `op`, from the innermost, each with the block that it is in."""
+    block = _home_block(index, value)
+    while (parent := index.block_owner[block]) >= op:
+        yield parent, block
+        block = index.block[parent]
+
+
+def feed(
+    index: Index,
+    origins: Origins,
+    op: int,
+    clones: Sequence[ir.Operation],
+    result: int,
+    leaf: ir.Value,
+) -> None:
+    """Lets a clone of `op` read what `op` handed out as one of its results, `leaf`, instead of
+    making it again. `clones` are the clone and the ops nested in it, in preorder.
+
+    Rewrite: while(...) { r' } -> while(...) { stack[i] }
+    """
+    for handout in origins.handed_out(op, result):
+        definer = index.definer[handout.value]
+        if definer < 0 or not index.is_inside(handout.value, op):
+            continue
+        maker = clones[definer - op]
+        read = leaf
+        if handout.row is not None:
+            counter = origins.loops.counter(op)
+            if counter is None:
+                continue
+            arguments = clones[0].regions[1].blocks[0].arguments
+            argument = arguments[origins.loops.arguments(op).index(counter)]
+            with ir.InsertionPoint(maker), maker.location:
+                read = _read(leaf, _row(argument, handout.row))
+        number = index.results[definer].index(handout.value)
+        maker.results[number].replace_all_uses_with(read)
+        if index.end[definer] > definer + 1:
+            nested = clones[definer - op : index.end[definer] - op]
+            feed(index, origins, definer, nested, number, read)
+
+
+def _row(counter: ir.Value, row: Affine) -> ir.Value:
+    if row.scale != 1:
+        counter = stablehlo.multiply(counter, _integer(counter.type, row.scale))
+    return stablehlo.add(counter, _integer(counter.type, row.offset)) if row.offset else counter
+
+
+def _is_static(index: Index, value: int) -> bool:
+    type_ = index.values[value].type
+    return isinstance(type_, ir.RankedTensorType) and type_.has_static_shape
+
+
+def _is_opaque(index: Index, op: int) -> bool:
+    return OPAQUE_PER_RESULT in index.ops[op].attributes
 
 
 def _around(value: ir.Value) -> ir.Operation:
@@ -54,21 +186,20 @@ def _around(value: ir.Value) -> ir.Operation:
     return op.operation
 
 
-def _out_of_loop(loop: ir.Operation, write: ir.Operation, value: ir.Value) -> ir.Value:
+def _out_of_loop(value: ir.Value, row: ir.Value, trips: int) -> ir.Value:
+    """What the loop around `value` returns when each trip writes it into a row of a stack."""
+    loop = _around(value)
     shape = ir.RankedTensorType(value.type)
-    trips = ir.RankedTensorType(write.operands[0].type).shape[0]
-    stacked = ir.RankedTensorType.get([trips, *shape.shape], shape.element_type)
-    with ir.InsertionPoint(loop):
-        init = zeros(stacked)
-    new, stack = _with_carry(loop, init)
-    body = new.regions[1].blocks[0]
-    with ir.InsertionPoint(write):  # where the index is known; the value may be made later
-        indices = _indices(write.operands[2], shape.rank)
-    with ir.InsertionPoint(list(body.operations)[-1]):
-        slot = ir.RankedTensorType.get([1, *shape.shape], shape.element_type)
-        row = stablehlo.reshape(slot, value)
-        stack = stablehlo.dynamic_update_slice(stack, row, indices)
-    _pass_on(body, stack)
+    with loop.location:
+        with ir.InsertionPoint(loop):
+            init = zeros(ir.RankedTensorType.get([trips, *shape.shape], shape.element_type))
+        new, stack = _with_carry(loop, init)
+        body = new.regions[1].blocks[0]
+        with ir.InsertionPoint(list(body.operations)[-1]):
+            slot = ir.RankedTensorType.get([1, *shape.shape], shape.element_type)
+            update = stablehlo.reshape(slot, value)
+            stack = stablehlo.dynamic_update_slice(stack, update, _indices(row, shape.rank))
+        _pass_on(body, stack)
     return new.results[-1]
 
 
@@ -80,23 +211,27 @@ def _into_loop(index: Index, frame: Frame, stack: ir.Value) -> ir.Value:
     with loop.location:
         new, argument = _with_carry(loop, stack)
         _pass_on(new.regions[1].blocks[0], argument)
-        stacked = ir.RankedTensorType(stack.type)
         with ir.InsertionPoint(read):
-            indices = _indices(read.operands[1], stacked.rank - 1)
-            row = stablehlo.dynamic_slice(argument, indices, [1, *stacked.shape[1:]])
-            inner = ir.RankedTensorType.get(stacked.shape[1:], stacked.element_type)
-            return stablehlo.reshape(inner, row)
+            return _read(argument, read.operands[1])
+
+
+def _read(stack: ir.Value, row: ir.Value) -> ir.Value:
+    """One row of a stack."""
+    stacked = ir.RankedTensorType(stack.type)
+    indices = _indices(row, stacked.rank - 1)
+    slot = stablehlo.dynamic_slice(stack, indices, [1, *stacked.shape[1:]])
+    return stablehlo.reshape(ir.RankedTensorType.get(stacked.shape[1:], stacked.element_type), slot)
 
 
 def _indices(row: ir.Value, rank: int) -> list[ir.Value]:
-    if not rank:
-        return [row]
-    zero = stablehlo.constant(
-        ir.DenseElementsAttr.get_splat(
-            row.type, ir.IntegerAttr.get(ir.RankedTensorType(row.type).element_type, 0)
-        )
+    return [row, *[_integer(row.type, 0)] * rank] if rank else [row]
+
+
+def _integer(type_: ir.Type, value: int) -> ir.Value:
+    element = ir.RankedTensorType(type_).element_type
+    return stablehlo.constant(
+        ir.DenseElementsAttr.get_splat(type_, ir.IntegerAttr.get(element, value))
     )
-    return [row, *[zero] * rank]
 
 
 def _with_carry(loop: ir.Operation, init: ir.Value) -> tuple[ir.Operation, ir.Value]:
@@ -111,17 +246,20 @@ def _with_result(op: ir.Operation, operands: Sequence[ir.Value], type_: ir.Type)
     return rebuild(op, operands, [*types, type_], [*range(len(types)), None])
 
 
-def _out_of_branch(op: ir.Operation, branch: int | None, value: ir.Value) -> ir.Value:
-    """The branching op with one more result: `value`, zeros from the other branches."""
-    for k, region in enumerate(op.regions):
-        block = region.blocks[0]
-        if k == branch:
+def _out_of_branches(values: Mapping[int, ir.Value]) -> ir.Value:
+    """What the branching op around `values` returns when branch k returns `values[k]`, and zeros
+    where it has none."""
+    type_ = next(iter(values.values())).type
+    op = _around(next(iter(values.values())))
+    with op.location:
+        for k, region in enumerate(op.regions):
+            block = region.blocks[0]
+            value = values.get(k)
+            if value is None:
+                with ir.InsertionPoint(list(block.operations)[-1]):
+                    value = zeros(type_)
             _pass_on(block, value)
-        else:
-            with ir.InsertionPoint(list(block.operations)[-1]):
-                filler = zeros(value.type)
-            _pass_on(block, filler)
-    return _with_result(op, list(op.operands), value.type).results[-1]
+        return _with_result(op, list(op.operands), type_).results[-1]
 
 
 def _pass_on(block: ir.Block, value: ir.Value) -> None:

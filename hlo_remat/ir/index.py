@@ -97,7 +97,7 @@ class Index:
         yield from self.operands[op]
         for nested in range(op + 1, self.end[op]):
             for v in self.operands[nested]:
-                if not self._is_inside(v, op):
+                if not self.is_inside(v, op):
                     yield v
 
     def is_visible(self, value: int, op: int) -> bool:
@@ -116,7 +116,13 @@ class Index:
         definer = self.definer[value]
         return definer if definer >= 0 else -2 - definer
 
-    def _is_inside(self, value: int, op: int) -> bool:
+    def block_of_argument(self, value: int) -> int:
+        """The block that has `value` as an argument."""
+        home = self.home(value)
+        return next(b for b in self.nested_blocks[home] if value in self.block_arguments[b])
+
+    def is_inside(self, value: int, op: int) -> bool:
+        """Whether `value` is made by an op nested in `op`, or an argument of its blocks."""
         return op <= self.home(value) < self.end[op]
 
     def set_operand(self, use: Use, value: int) -> None:

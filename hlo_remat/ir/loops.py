@@ -48,6 +48,11 @@ class Loops:
         """What the body passes on, by carry."""
         return self.index.operands[self.index.blocks[self.body(loop)][-1]]
 
+    def counter(self, loop: int) -> int | None:
+        """The body's argument that counts the trips from 0."""
+        arguments = enumerate(self.arguments(loop))
+        return next((v for k, v in arguments if self._counter(loop, k) == IDENTITY), None)
+
     def loop_of_argument(self, value: int) -> tuple[int, int] | None:
         """The loop and the carry whose body argument `value` is."""
         loop = self.index.home(value)

@@ -16,6 +16,7 @@ from jaxlib.mlir import ir
 
 from hlo_remat.ir.index import Index
 from hlo_remat.ir.loops import Affine, Loops
+from hlo_remat.ir.needs import BRANCHES, LOOP
 
 _SHAPING = frozenset({"stablehlo.reshape", "stablehlo.broadcast_in_dim"})
 
@@ -42,6 +43,16 @@ class Origin:
 
     value: int
     frames: tuple[Frame, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Handout:
+    """A value that an op hands out of `block`: from a loop in a stack, where trip t writes row
+    `row(t)`, from a branch as it is."""
+
+    value: int
+    block: int
+    row: Affine | None = None
 
 
 class Origins:
@@ -73,7 +84,7 @@ class Origins:
             return None
         backward = self.index.parent[read]
         stack, *indices = self.index.operands[read]
-        if backward < 0 or self.index.names[backward] != "stablehlo.while":
+        if backward < 0 or self.index.names[backward] != LOOP:
             return None
         if not self._is_slot(self.index.results[read][0], stack):
             return None
@@ -81,7 +92,7 @@ class Origins:
         outer = self.of(outside, self.index.block[backward])
         made, frames = (outer.value, outer.frames) if outer else (outside, ())
         forward = self.index.definer[made]
-        if forward < 0 or self.index.names[forward] != "stablehlo.while":
+        if forward < 0 or self.index.names[forward] != LOOP:
             return None
         carry = self.index.results[forward].index(made)
         written = self._written(forward, carry)
@@ -164,6 +175,26 @@ class Origins:
             return None
         return (self.index.operands[shaping][0], indices) if self._keeps_elements(shaping) else None
 
+    def handed_out(self, op: int, result: int) -> list[Handout]:
+        """What an op with regions hands out as one of its results, where that is proven."""
+        name = self.index.names[op]
+        if name in BRANCHES:
+            terminators = ((b, self.index.blocks[b][-1]) for b in self.index.nested_blocks[op])
+            return [Handout(self.index.operands[last][result], b) for b, last in terminators]
+        written = self._written(op, result) if name == LOOP else None
+        trips = self.loops.trips(op) if written else None
+        if not written or not trips:
+            return []
+        value, (index, *rest) = written
+        row = self.loops.affine(index)
+        if row is None or any(self.loops.affine(v) != Affine(0, 0) for v in rest):
+            return []
+        least, greatest = row.range(trips)
+        rows = self._shape(self.index.results[op][result])[0]
+        if row.scale == 0 or least < 0 or greatest >= rows:
+            return []
+        return [Handout(value, self.loops.body(op), row)]
+
     def _trip(
         self, forward: int, written: list[int], backward: int, read: list[int], stack: int
     ) -> Affine | None:
@@ -204,7 +235,7 @@ class Origins:
         found = []
         op = self.index.block_owner[block]
         while op >= 0:
-            if self.index.names[op] in ("stablehlo.case", "stablehlo.if"):
+            if self.index.names[op] in BRANCHES:
                 found.append((op, self.index.nested_blocks[op].index(block)))
             block = self.index.block[op]
             op = self.index.parent[op]

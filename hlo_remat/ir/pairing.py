@@ -91,10 +91,7 @@ class Pairing:
         definer = self.index.definer[value]
         if definer >= 0:
             return self.index.block[definer]
-        home = self.index.home(value)
-        return next(
-            b for b in self.index.nested_blocks[home] if value in self.index.block_arguments[b]
-        )
+        return self.index.block_of_argument(value)
 
     def _candidates(self, backward: int, by_block: dict[int, list[int]]) -> Iterator[Pair]:
         block = self.index.block[backward]

@@ -9,7 +9,7 @@ from jaxlib.mlir import ir
 from hlo_remat import policies
 from hlo_remat.diagnostics import Diagnostics, note
 from hlo_remat.ir.aliases import Aliases
-from hlo_remat.ir.handover import can_hand_over, hand_over
+from hlo_remat.ir.handover import can_hand_out, can_hand_over, hand_out, hand_over
 from hlo_remat.ir.index import Index, Use
 from hlo_remat.ir.location import describe_location, op_path
 from hlo_remat.ir.markers import (
@@ -20,6 +20,7 @@ from hlo_remat.ir.markers import (
     Region,
     build_marker,
 )
+from hlo_remat.ir.needs import BRANCHES, LOOP, Needs
 from hlo_remat.ir.pairing import Pair, Pairing
 from hlo_remat.ir.purity import Purity
 from hlo_remat.ir.regions import Constants, Forward, forward_of, live_ops, read_markers
@@ -56,10 +57,11 @@ class Partition(Pass):
         symbols = ir.SymbolTable(module.operation)
         for view in list(module.body.operations):
             function = view.operation
-            served: set[int] = set()
+            served: set[tuple[str, int]] = set()
+            handed: dict[int, list[tuple[ir.Value, ir.Value]]] = {}
             while function.name == "func.func":
                 partitioner = _Partitioner(
-                    module, function, symbols, purity, diagnostics, policy, served
+                    module, function, symbols, purity, diagnostics, policy, served, handed
                 )
                 if partitioner.run():
                     break
@@ -76,13 +78,15 @@ class _Partitioner:
         purity: Purity,
         diagnostics: Diagnostics,
         policy: Policy | None,
-        served: set[int],
+        served: set[tuple[str, int]],
+        handed: dict[int, list[tuple[ir.Value, ir.Value]]],
     ):
         self.module = module
         self.symbols = symbols
         self.diagnostics = diagnostics
         self.policy = policy
-        self.served = served  # bwd_enters that missing values were handed over to, by hash
+        self.served = served  # what was handed over or out already, for which bwd_enter
+        self.handed = handed  # forward values, and what a bwd_enter can read for them, by its hash
         self.index = Index(function)
         self.markers = read_markers(self.index, diagnostics)
         if self.markers:
@@ -126,13 +130,14 @@ class _Partitioner:
         if self.policy is not None:
             region = dataclasses.replace(region, policy=self.policy)
         forward = forward_of(self.index, self.aliases, self.pairing, pair, bwd_enter, self.is_live)
+        if forward.in_backward is not None:
+            for value, handed in self.handed.pop(hash(self.index.ops[bwd_enter]), ()):
+                forward.in_backward[self.index.id_of(value)] = self.index.id_of(handed)
         names = self.names_in(forward)
         self.check_names(region, names, pair.enter)
-        missing = self.missing(forward, region, names)
-        if missing and hash(self.index.ops[bwd_enter]) not in self.served:
-            self.served.add(hash(self.index.ops[bwd_enter]))
-            for value in missing:
-                hand_over(self.index, value, pair.frames)
+        if self.hand_out_insides(forward, region, names) or self.hand_over_missing(
+            forward, region, names
+        ):
             return False
         decisions = self.decide(forward, region, names)
         self.report_unused_names(region, names, decisions)
@@ -140,36 +145,127 @@ class _Partitioner:
             self.rewrite(forward, decisions)
         return True
 
-    def missing(
+    def is_first(self, what: str, bwd_enter: int) -> bool:
+        """Whether this is the first time that something is done for a bwd_enter."""
+        key = what, hash(self.index.ops[bwd_enter])
+        is_first = key not in self.served
+        self.served.add(key)
+        return is_first
+
+    def hand_over_missing(
         self, forward: Forward, region: Region, names: dict[int, dict[str, int]]
-    ) -> list[int]:
-        """The values that the policy saves and the recompute would start from, if only the backward
-        had them."""
+    ) -> bool:
+        """Hands over what the policy saves and the recompute would start from, if only the backward
+        had it; whether there was something."""
         if forward.in_backward is None:
-            return []
-        residuals = {self.root(forward, v) for v in forward.residual_uses}
-        decisions = self.decide_needed(forward, region, names, residuals, set())
-        return [
+            return False
+        missing = [
             value
-            for value, decision in sorted(decisions.items())
+            for value, decision in sorted(self.wanted(forward, region, names).items())
             if decision is Decision.RECOMPUTE
             and self.index.definer[value] in forward.ops
-            and region.policy.decide(
-                self.index.ops[self.index.definer[value]], names.get(value, {}).keys()
-            )
-            is True
+            and self.answer(region, value, names) is True
             and can_hand_over(self.index, value, forward.frames)
         ]
+        if not missing or not self.is_first("hand over", forward.bwd_enter):
+            return False
+        self.handed[hash(self.index.ops[forward.bwd_enter])] = [
+            (self.index.values[v], hand_over(self.index, v, forward.frames)) for v in missing
+        ]
+        return True
+
+    def wanted(
+        self, forward: Forward, region: Region, names: dict[int, dict[str, int]]
+    ) -> dict[int, Decision]:
+        """The decisions as if the backward could reach everything."""
+        residuals = {self.root(forward, v) for v in forward.residual_uses}
+        return self.decide_needed(forward, region, names, residuals, set())
+
+    # -- loops and branches in a region --------------------------------------------------------
+
+    def hand_out_insides(
+        self, forward: Forward, region: Region, names: dict[int, dict[str, int]]
+    ) -> bool:
+        """Makes results of what the policy saves inside of loops and branches that are going to run
+        again; whether there was something."""
+        loops = self.pairing.origins.loops
+        found = {
+            (value, self.index.definer[result])
+            for result, decision in self.wanted(forward, region, names).items()
+            if decision is Decision.RECOMPUTE
+            for value in self.inside(forward, region, names, result)
+            if can_hand_out(self.index, loops, value, self.index.definer[result])
+        }
+        handed = {v for _, op in found for v in self.handed_out(op)}
+        rest: dict[int, list[int]] = defaultdict(list)
+        for value, op in sorted(found):
+            if value not in handed:
+                rest[op].append(value)
+        if not rest or not self.is_first("hand out", forward.bwd_enter):
+            return False
+        for op, values in rest.items():
+            hand_out(self.index, loops, values, op)
+        return True
+
+    def inside(
+        self, forward: Forward, region: Region, names: dict[int, dict[str, int]], result: int
+    ) -> set[int]:
+        """The values that the policy saves inside of the loop or branching op that makes `result`,
+        and that `result` depends on."""
+        op = self.index.definer[result]
+        if op not in forward.ops or self.index.names[op] not in (LOOP, *BRANCHES):
+            return set()
+
+        def is_saved(value: int) -> bool:
+            made = self.aliases.made(value)
+            return self.index.definer[made] >= 0 and self.answer(region, made, names) is True
+
+        needs = Needs(self.index, lambda v: not self.index.is_inside(v, op) or is_saved(v))
+        needs.add_slot(op, self.index.results[op].index(result))
+        needs.finish()
+        return {self.aliases.made(v) for v in needs.stopped if self.index.is_inside(v, op)}
+
+    def handed_out(self, op: int) -> dict[int, int]:
+        """For each value that is handed out of a loop or a branching op, at any depth, the result
+        that it is handed out as."""
+        found: dict[int, int] = {}
+        for k, result in enumerate(self.index.results[op]):
+            for handout in self.pairing.origins.handed_out(op, k):
+                value = self.aliases.made(handout.value)
+                found.setdefault(value, result)
+                definer = self.index.definer[value]
+                if definer >= 0 and self.index.names[definer] in (LOOP, *BRANCHES):
+                    nested = self.handed_out(definer)
+                    found.update((v, result) for v, r in nested.items() if r == value)
+        return found
+
+    def answer(
+        self, region: Region, value: int, names: dict[int, dict[str, int]]
+    ) -> policies.Decision:
+        """What the policy says of a value; of what a loop or a branch hands out, what it says of
+        the value inside."""
+        op = self.index.definer[value]
+        answer = region.policy.decide(self.maker(value), names.get(value, {}).keys())
+        if answer or op < 0 or self.index.names[op] not in (LOOP, *BRANCHES):
+            return answer
+        handouts = self.pairing.origins.handed_out(op, self.index.results[op].index(value))
+        inside = (self.aliases.made(handout.value) for handout in handouts)
+        return any(
+            self.index.definer[v] >= 0 and self.answer(region, v, names) is True for v in inside
+        )
 
     # -- names ---------------------------------------------------------------------------------
 
     def names_in(self, forward: Forward) -> dict[int, dict[str, int]]:
         """Root value -> the names it carries, each with its `name` marker."""
         names: dict[int, dict[str, int]] = defaultdict(dict)
-        for op in sorted(forward.ops):
-            marker = self.markers.get(op)
-            if marker is not None and marker.kind is Kind.NAME:
-                names[self.root(forward, self.index.results[op][0])][marker.name] = op
+        for i in sorted(forward.ops):
+            for op in range(i, self.index.end[i]):
+                marker = self.markers.get(op)
+                if marker is not None and marker.kind is Kind.NAME:
+                    value = self.index.results[op][0]
+                    root = self.root(forward, value) if op == i else self.aliases.made(value)
+                    names[root][marker.name] = op
         return names
 
     def check_names(self, region: Region, names: dict[int, dict[str, int]], enter: int) -> None:
@@ -253,18 +349,22 @@ class _Partitioner:
             elif value in saved:
                 decisions[value] = Decision.SAVE
             else:
-                decisions[value] = self.decide_value(forward, region, value, names.get(value, {}))
+                decisions[value] = self.decide_value(forward, region, value, names)
             if decisions[value] is Decision.RECOMPUTE:
                 todo += [self.root(forward, v) for v in self.index.reads(op)]
+                inside = self.inside(forward, region, names, value)
+                if inside:
+                    handed = self.handed_out(op)
+                    todo += {handed[v] for v in inside if v in handed}
         return decisions
 
     def decide_value(
-        self, forward: Forward, region: Region, value: int, names: dict[str, int]
+        self, forward: Forward, region: Region, value: int, names: dict[int, dict[str, int]]
     ) -> Decision:
         op = self.index.definer[value]
         if op < 0:
             return Decision.SAVE
-        answer = region.policy.decide(self.index.ops[op], names.keys())
+        answer = self.answer(region, value, names)
         if isinstance(answer, Offload):
             return Decision.OFFLOAD
         if not answer and self.impure[op]:

@@ -11,7 +11,8 @@ from hlo_remat.diagnostics import Diagnostics
 from hlo_remat.ir.aliases import Aliases
 from hlo_remat.ir.clone import clone_ops
 from hlo_remat.ir.dead import erase_dead
-from hlo_remat.ir.index import Index
+from hlo_remat.ir.handover import feed
+from hlo_remat.ir.index import Index, nested_ops
 from hlo_remat.ir.location import with_scope
 from hlo_remat.ir.markers import PREFIX, Decision, Kind, Marker, MarkerError, build_recompute
 from hlo_remat.ir.pairing import Pairing
@@ -215,9 +216,22 @@ class _Recomputer:
         known = set(leaves)
         with ir.InsertionPoint(function.entry_block):
             clone_ops(self.index, ops, mapping, lambda v: self.resolve(v, known), self.relocate)
+            self.feed(ops, known, mapping)
             recomputed = [mapping[self.resolve(v, known)] for v in targets]
             func.ReturnOp([*arguments, *recomputed])
         return ir.StringAttr(function.operation.attributes["sym_name"]).value
+
+    def feed(self, ops: list[int], leaves: set[int], mapping: dict[int, ir.Value]) -> None:
+        """Lets the clones of loops and branches read what kept results hold of their insides."""
+        for op in ops:
+            results = self.index.results[op]
+            kept = [k for k, v in enumerate(results) if v in leaves]
+            if kept and self.index.end[op] > op + 1:
+                clone = next(mapping[v] for v in results if v not in leaves).owner
+                assert isinstance(clone, ir.OpView | ir.Operation)
+                clones = [clone.operation, *nested_ops(clone.operation)]
+                for k in kept:
+                    feed(self.index, self.pairing.origins, op, clones, k, mapping[results[k]])
 
     def relocate(self, location: ir.Location) -> ir.Location:
         if location not in self.scoped:
