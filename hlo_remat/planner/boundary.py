@@ -137,6 +137,8 @@ class Boundary:
 
     def _solve(self, budget: int, seconds: float, slack: float, is_integer: bool) -> Choice | None:
         values, ops = len(self.values), len(self.ops)
+        if not values:
+            return Choice(self.values, self.ops[:0], 0, 0.0, 0.0)
         count = len(self.read)
         need = np.flatnonzero(self.need)
         again_of = np.flatnonzero(self.maker[self.read] >= 0)

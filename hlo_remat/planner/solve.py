@@ -9,13 +9,15 @@ from collections.abc import Callable
 import numpy as np
 
 from hlo_remat.planner.bounds import recompute_bound, structural_minimum
+from hlo_remat.planner.canonical import canonical
 from hlo_remat.planner.graph import Graph
 from hlo_remat.planner.plan import Plan, Status
 from hlo_remat.planner.simulate import Recompute, recompute_cost, simulate
-from hlo_remat.planner.solvers import chain_dp, greedy, milp, min_cut
+from hlo_remat.planner.solvers import chain_dp, exact, greedy, milp, min_cut
 
 DEFAULT_SECONDS = 10.0
 SMALL = 2_000  # ops
+LOCAL_WORK = 50_000  # trials of the local search, times ops, for each second of the limit
 
 
 def solve(graph: Graph, budget: int, *, time_limit: float = DEFAULT_SECONDS) -> Plan:
@@ -25,17 +27,22 @@ def solve(graph: Graph, budget: int, *, time_limit: float = DEFAULT_SECONDS) -> 
     plan is the one of least memory found. `time_limit` is in seconds; solvers do a fixed amount of
     work where that is less, so that one input gives one plan.
     """
-    return Search(graph, budget, time_limit).run()
+    start = time.monotonic()
+    same, unit, highest = canonical(graph)
+    search = Search(same, budget // unit, start, time_limit)
+    search.run()
+    return _plan(graph, budget, search, highest, time.monotonic() - start)
 
 
 class Search:
-    """The best plan so far, and what is known of what no plan can do."""
+    """The best plan so far, and what is known of what no plan can do. `start` is on
+    `time.monotonic`'s clock, `limit` in seconds."""
 
-    def __init__(self, graph: Graph, budget: int, time_limit: float):
+    def __init__(self, graph: Graph, budget: int, start: float, limit: float):
         self.graph = graph
         self.budget = budget
-        self.start = time.monotonic()
-        self.limit = time_limit
+        self.start = start
+        self.limit = limit
         self.minimum = structural_minimum(graph)
         self.lower_bound: float | None = None
         self.best: list[Recompute] | None = None
@@ -43,6 +50,8 @@ class Search:
         self.smallest: list[Recompute] = []
         self.smallest_peak = simulate(graph).peak
         self.solver = "none"
+        self.may_be_exact = True
+        self.is_proven = False  # that no plan exists, if there is none
 
     def offer(self, recomputes: list[Recompute], solver: str) -> bool:
         """Takes a plan if it fits and is cheaper than the best so far; whether it was taken."""
@@ -62,12 +71,13 @@ class Search:
         bound = self.lower_bound or 0.0
         return self.best is not None and self.cost <= bound + 1e-9 * self.graph.total_cost
 
-    def run(self) -> Plan:
+    def run(self) -> None:
         """Auto. What it tries, in this order, until the plan is proven best or the time is up:
 
         | graph | solver |
         | --- | --- |
         | fits as it is | none |
+        | up to 14 ops | all there is |
         | any | minimum cuts at one boundary |
         | has a chain of blocks | the chain's dynamic program |
         | up to 2,000 ops, or no plan yet | greedy eviction |
@@ -78,9 +88,17 @@ class Search:
         if self.smallest_peak <= budget:
             self.lower_bound = 0.0
             self.offer([], "none")
-            return self.plan()
+            return
         if self.minimum.bytes > budget:
-            return self.plan()
+            return
+        if self.may_be_exact and exact.is_tiny(graph):
+            result = exact.search(graph, budget)
+            self.is_proven = result.is_complete
+            if result.recomputes is not None:
+                self.offer(result.recomputes, "exact")
+                self.lower_bound = self.cost
+            if result.is_complete:
+                return
         is_small = len(graph.ops) <= SMALL
         bound = recompute_bound(graph, budget, 0.3 * self.limit)
         self.lower_bound = bound.cost if bound else None
@@ -93,9 +111,9 @@ class Search:
             work = milp.WORK * self.limit
             milp.search(graph, budget, work, self.until(0.95), self.taker("milp"))
         if not self.is_optimal and self.best is not None:
-            better = greedy.drop_needless(graph, budget, self.best, self.until(1.0))
+            trials = int(LOCAL_WORK * self.limit / len(graph.ops))
+            better = greedy.drop_needless(graph, budget, self.best, trials, self.until(0.97))
             self.offer(better, f"{self.solver}, local search")
-        return self.plan()
 
     def until(self, share: float) -> float:
         """The time at which that share of the limit is used up."""
@@ -110,29 +128,38 @@ class Search:
 
         return take
 
-    def plan(self) -> Plan:
-        graph = self.graph
+    @property
+    def status(self) -> Status:
         if self.best is not None:
-            status = Status.OPTIMAL if self.is_optimal else Status.FEASIBLE
-            recomputes = self.best
-        else:
-            is_possible = self.minimum.bytes <= self.budget
-            status = Status.NOT_FOUND if is_possible else Status.IMPOSSIBLE
-            recomputes = self.smallest
-        execution = simulate(graph, recomputes)
-        at = execution.peak_run
-        return Plan(
-            budget_bytes=self.budget,
-            recomputes=tuple(recomputes),
-            peak_bytes=execution.peak,
-            peak_op=graph.describe(int(execution.sequence[at])) if graph.ops else "nothing",
-            live=tuple((graph.values[v].name or f"value {v}", b) for v, b in execution.live(at)),
-            extra_cost=recompute_cost(graph, recomputes),
-            total_cost=graph.total_cost,
-            lower_bound=self.lower_bound,
-            structural_minimum_bytes=self.minimum.bytes,
-            structural_minimum_op=graph.describe(self.minimum.op) if graph.ops else "nothing",
-            status=status,
-            solver=self.solver,
-            seconds=time.monotonic() - self.start,
-        )
+            return Status.OPTIMAL if self.is_optimal else Status.FEASIBLE
+        is_impossible = self.is_proven or self.minimum.bytes > self.budget
+        return Status.IMPOSSIBLE if is_impossible else Status.NOT_FOUND
+
+
+def _plan(graph: Graph, budget: int, search: Search, highest: float, seconds: float) -> Plan:
+    """What the search in canonical units found, in the graph's own."""
+    recomputes = search.smallest if search.best is None else search.best
+    execution = simulate(graph, recomputes)
+    at = execution.peak_run
+    minimum = structural_minimum(graph)
+    cost = recompute_cost(graph, recomputes)
+    bound = search.lower_bound
+    if bound is not None:
+        bound *= highest
+        if search.best is not None:
+            bound = cost if search.is_optimal else min(bound, cost)
+    return Plan(
+        budget_bytes=budget,
+        recomputes=tuple(recomputes),
+        peak_bytes=execution.peak,
+        peak_op=graph.describe(int(execution.sequence[at])) if graph.ops else "nothing",
+        live=tuple((graph.values[v].name or f"value {v}", b) for v, b in execution.live(at)),
+        extra_cost=cost,
+        total_cost=graph.total_cost,
+        lower_bound=bound,
+        structural_minimum_bytes=minimum.bytes,
+        structural_minimum_op=graph.describe(minimum.op) if graph.ops else "nothing",
+        status=search.status,
+        solver=search.solver,
+        seconds=seconds,
+    )

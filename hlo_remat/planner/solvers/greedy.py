@@ -151,12 +151,14 @@ def _insert(
 
 
 def drop_needless(
-    graph: Graph, budget: int, recomputes: list[Recompute], end: float
+    graph: Graph, budget: int, recomputes: list[Recompute], trials: int, end: float
 ) -> list[Recompute]:
-    """Local search: leaves out runs, the most expensive first, where the budget is met without."""
+    """Local search: leaves out runs, the most expensive first, where the budget is met without.
+    At most `trials` are tried, and none after `end`."""
     best = list(recomputes)
     cost = recompute_cost(graph, best)
-    for r in sorted(best, key=lambda r: (-graph.ops[r.op].cost, r.before, r.op)):
+    in_order = sorted(best, key=lambda r: (-graph.ops[r.op].cost, r.before, r.op))
+    for r in in_order[:trials]:
         if time.monotonic() > end:
             break
         if r not in best:

@@ -40,9 +40,9 @@ from hlo_remat.planner.stages import is_view, just_in_time
 # Numbers of stages and reach, in the order of trial.
 SIZES = ((8, 4), (16, 8), (24, 8), (16, 16), (40, 12), (64, 16), (128, None))
 # Unknowns for each second of the time limit. HiGHS took 0.05 to 1 ms for one (2 cores, 2026-12).
-WORK = 1_000.0
-MAX_ROUNDS = 8
-MAX_NODES = 50
+WORK = 700.0
+MAX_ROUNDS = 6
+MAX_NODES = 20
 Offer = Callable[[list[Recompute]], bool]
 RELATIVE_GAP = 0.005
 

@@ -153,3 +153,55 @@ def all_plans(graph: Graph, most: int) -> list[list[Recompute]]:
             if all(a.before <= b.before for a, b in itertools.pairwise(combination)):
                 plans.append(list(combination))
     return plans
+
+
+def transformer(layers: int, unit: int = 64) -> Graph:
+    """A transformer's training step: attention and a perceptron a layer, weights as arguments,
+    their gradients as outputs."""
+    values: list[Value] = []
+    ops: list[Op] = []
+
+    def argument(size: int) -> int:
+        values.append(Value(size))
+        return len(values) - 1
+
+    def op(
+        name: str, cost: int, operands: Sequence[int], size: int, is_output: bool = False
+    ) -> int:
+        values.append(Value(size, name, is_output=is_output))
+        ops.append(Op(float(cost), tuple(dict.fromkeys(operands)), (len(values) - 1,), name))
+        return len(values) - 1
+
+    one, four = unit, 4 * unit
+    x = argument(one)
+    weights, saved = [], []
+    for _ in range(layers):
+        w = [argument(unit // 4) for _ in range(6)]
+        n = op("norm", 1, [x], one)
+        q, k, v = (op(name, 8, [n, w[i]], one) for i, name in enumerate("qkv"))
+        s = op("scores", 8, [q, k], four)
+        p = op("softmax", 4, [s], four)
+        a = op("attention", 8, [p, v], one)
+        y = op("residual", 1, [x, op("project", 8, [a, w[3]], one)], one)
+        m = op("norm2", 1, [y], one)
+        u = op("up", 32, [m, w[4]], four)
+        g = op("gelu", 4, [u], four)
+        z = op("residual2", 1, [y, op("down", 32, [g, w[5]], one)], one)
+        weights.append(w)
+        saved.append((x, n, q, k, v, p, a, y, m, u, g))
+        x = z
+    d = op("loss", 1, [x], one)
+    for w, (x, n, q, k, v, p, a, y, m, u, g) in zip(weights[::-1], saved[::-1], strict=True):
+        dg = op("d down", 32, [d, w[5]], four)
+        op("dw5", 32, [d, g], unit // 4, True)
+        du = op("d gelu", 4, [dg, u], four)
+        op("dw4", 32, [du, m], unit // 4, True)
+        dy = op("d norm2", 2, [op("d up", 32, [du, w[4]], one), y, d], one)
+        da = op("d project", 8, [dy, w[3]], one)
+        op("dw3", 8, [dy, a], unit // 4, True)
+        ds = op("d softmax", 4, [op("d p", 8, [da, v], four), p], four)
+        dqkv = [op("d v", 8, [da, p], one), op("d q", 8, [ds, k], one), op("d k", 8, [ds, q], one)]
+        for t in dqkv:
+            op("dw", 8, [t, n], unit // 4, True)
+        d = op("d norm", 2, [op("d n", 24, [*dqkv, *w[:3]], one), x, dy], one)
+    return Graph(tuple(values), tuple(ops))
