@@ -4,6 +4,7 @@
 from hlo_remat.planner.bounds import StructuralMinimum as StructuralMinimum
 from hlo_remat.planner.bounds import structural_minimum as structural_minimum
 from hlo_remat.planner.formats import load as load
+from hlo_remat.planner.frontier import frontier as frontier
 from hlo_remat.planner.graph import Graph as Graph
 from hlo_remat.planner.graph import Loop as Loop
 from hlo_remat.planner.graph import Op as Op

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import pathlib
 from collections.abc import Sequence
@@ -47,8 +48,9 @@ def from_node_link(data: dict[str, Any]) -> Graph:
     """A training graph in networkx's node-link form, as Checkmate's were published with Moccasin.
 
     Each node is an op with one result: `cost_ram` bytes, made at `cost_cpu`, any unit. A link's
-    target reads its source. The program's order is that of the ids; where links contradict it, the
-    first topological order of the ids. Where nodes say which are `backward`, the boundary is there.
+    target reads its source. The program's order is that of the ids, else that of the file,
+    whichever the links allow first, else the first topological order of the ids. Where nodes say
+    which are `backward`, the boundary is at the first of them.
     """
     nodes = _records(data["nodes"], "nodes")
     links = _records(data.get("links", data.get("edges")), "links")
@@ -72,7 +74,7 @@ def from_node_link(data: dict[str, Any]) -> Graph:
         source, target = ids[link["source"]], ids[link["target"]]
         readers[source].add(target)
         reads[target].add(source)
-    order = _topological(reads, readers, [node["id"] for node in nodes])
+    order = _order(reads, readers, [node["id"] for node in nodes])
     place = {node: i for i, node in enumerate(order)}
     values, ops = [], []
     for i, index in enumerate(order):
@@ -117,17 +119,20 @@ def from_index_lists(data: dict[str, Any]) -> Graph:
     return Graph(tuple(values), tuple(ops), boundary=len(ops) - 1)
 
 
-def _topological(reads: list[set[int]], readers: list[set[int]], ids: list[Any]) -> list[int]:
-    """The nodes sorted by id where links allow, else each as early as its id and links say."""
-    import heapq
+def _order(reads: list[set[int]], readers: list[set[int]], ids: list[Any]) -> list[int]:
+    """The nodes in program order."""
 
     def key(node: int) -> tuple[bool, Any]:
         return isinstance(ids[node], str), ids[node]
 
+    for order in (sorted(range(len(ids)), key=key), list(range(len(ids)))):
+        place = {node: i for i, node in enumerate(order)}
+        if all(place[r] < place[node] for node, found in enumerate(reads) for r in found):
+            return order
     waiting = [len(r) for r in reads]
     ready = [(key(node), node) for node, count in enumerate(waiting) if count == 0]
     heapq.heapify(ready)
-    order: list[int] = []
+    order = []
     while ready:
         _, node = heapq.heappop(ready)
         order.append(node)
