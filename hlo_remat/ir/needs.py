@@ -56,6 +56,9 @@ class Needs:
             for nested in range(op + 1, self.index.end[op]):
                 self.add_op(nested)
 
+    def has(self, value: int) -> bool:
+        return value in self._seen
+
     def finish(self) -> None:
         while self._todo:
             self._add_source(self._todo.pop())

@@ -17,14 +17,24 @@ def rebuild(
     operands: Sequence[ir.Value],
     types: Sequence[ir.Type],
     sources: Sequence[int | None],
+    operand_sources: Sequence[int] | None = None,
 ) -> ir.Operation:
     """Puts an op with the regions and the attributes of `op` in its place.
 
     Its results have `types`. Result k is what result `sources[k]` of `op` was; it is new where that
-    is None. Attributes that have an element for each result follow.
+    is None. Operand k is operand `operand_sources[k]`. Attributes that have an element for each
+    result or operand follow.
     """
-    names = [getattr(attribute, "name", attribute) for attribute in op.attributes]
-    attributes = {name: _followed(name, op.attributes[name], types, sources) for name in names}
+    attributes = {}
+    for attribute in op.attributes:
+        name = getattr(attribute, "name", attribute)
+        attributes[name] = op.attributes[name]
+        if name == "in_shardings":
+            if operand_sources is not None:
+                types_in = [v.type for v in operands]
+                attributes[name] = _followed(op.attributes[name], types_in, operand_sources)
+        elif sdy.TensorShardingPerValueAttr.isinstance(op.attributes[name]):
+            attributes[name] = _followed(op.attributes[name], types, sources)
     with ir.InsertionPoint(op):
         new = ir.Operation.create(
             op.name, types, operands, attributes, regions=len(op.regions), loc=op.location
@@ -50,11 +60,8 @@ def with_terminator(block: ir.Block, operands: Sequence[ir.Value]) -> None:
 
 
 def _followed(
-    name: str, attribute: ir.Attribute, types: Sequence[ir.Type], sources: Sequence[int | None]
+    attribute: ir.Attribute, types: Sequence[ir.Type], sources: Sequence[int | None]
 ) -> ir.Attribute:
-    is_per_result = sdy.TensorShardingPerValueAttr.isinstance(attribute)
-    if not is_per_result or name == "in_shardings":
-        return attribute
     shardings = list(sdy.TensorShardingPerValueAttr(attribute).shardings)
     return sdy.TensorShardingPerValueAttr.get(
         [

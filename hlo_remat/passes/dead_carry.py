@@ -7,7 +7,7 @@ from jaxlib.mlir import ir
 
 from hlo_remat.diagnostics import Diagnostics
 from hlo_remat.ir.index import Index, nested_ops
-from hlo_remat.ir.needs import LOOP, SLOTTED, Needs, yielding_blocks
+from hlo_remat.ir.needs import BRANCHES, LOOP, MANUAL, SLOTTED, Needs, yielding_blocks
 from hlo_remat.ir.purity import Purity
 from hlo_remat.ir.rebuild import rebuild, with_terminator
 from hlo_remat.passes.base import Pass
@@ -19,7 +19,8 @@ class DeadCarry(Pass):
 
     A carry is needed where the loop's condition, an op with an effect, or a needed result depends
     on it, through any nest of loops and branches; so is a result of a `case`, an `if` or an
-    `sdy.manual_computation`. The pure ops that only the others read go with them.
+    `sdy.manual_computation`, and so are its operands. The pure ops that only the others read go with
+    them.
 
         %r:2 = while(%x, %stack)   ==>   %r = while(%x), where %r#1 is not needed
     """
@@ -69,17 +70,32 @@ def _remove_rest(index: Index, needs: Needs) -> None:
                 )
         elif i not in needs.ops:
             index.ops[i].erase()
-        elif index.names[i] in SLOTTED and len(needs.slots[i]) < len(index.results[i]):
-            _rebuild(index, i, sorted(needs.slots[i]))
+        elif index.names[i] in SLOTTED:
+            _rebuild(index, needs, i)
 
 
-def _rebuild(index: Index, i: int, kept: list[int]) -> None:
-    op = index.ops[i]
-    operands = [index.values[v] for v in index.operands[i]]
+def _rebuild(index: Index, needs: Needs, i: int) -> None:
+    op, results, operands = (
+        index.ops[i],
+        sorted(needs.slots[i]),
+        list(range(len(index.operands[i]))),
+    )
     if index.names[i] == LOOP:
-        operands = [operands[k] for k in kept]
+        operands = results
+    elif index.names[i] == MANUAL:
+        arguments = index.block_arguments[index.nested_blocks[i][0]]
+        operands = [k for k in operands if needs.has(arguments[k])]
+    if len(results) == len(index.results[i]) and len(operands) == len(index.operands[i]):
+        return
+    if index.names[i] not in BRANCHES:
         for region in op.regions:
-            for k in reversed(range(len(op.results))):
-                if k not in kept:
+            for k in reversed(range(len(op.operands))):
+                if k not in operands:
                     region.blocks[0].erase_argument(k)
-    rebuild(op, operands, [op.results[k].type for k in kept], kept)
+    rebuild(
+        op,
+        [index.values[index.operands[i][k]] for k in operands],
+        [op.results[k].type for k in results],
+        results,
+        operands,
+    )

@@ -117,7 +117,7 @@ func.func @effect(%x: tensor<f32>, %n: tensor<i32>) -> tensor<i32> {
 // CHECK-LABEL: func.func @shardings
 // CHECK: stablehlo.while
 // CHECK-SAME: #sdy.sharding_per_value<[<@mesh, []>, <@mesh, [{"y"}]>]>
-// CHECK: sdy.manual_computation(%{{.*}}, %{{.*}}) in_shardings=[<@mesh, [{"x"}]>, <@mesh, [{"y"}]>] out_shardings=[<@mesh, [{"y"}]>] manual_axes={"x", "y"}
+// CHECK: sdy.manual_computation(%{{.*}}) in_shardings=[<@mesh, [{"y"}]>] out_shardings=[<@mesh, [{"y"}]>] manual_axes={"x", "y"}
 // CHECK: sdy.return %{{[^,]*}} : tensor<2xf32>
 sdy.mesh @mesh = <["x"=2, "y"=2]>
 func.func @shardings(%x: tensor<4xf32>, %n: tensor<i32>) -> tensor<4xf32> {
