@@ -13,7 +13,7 @@ from hlo_remat.planner.canonical import canonical
 from hlo_remat.planner.graph import Graph
 from hlo_remat.planner.plan import Plan, Status
 from hlo_remat.planner.simulate import Recompute, recompute_cost, simulate
-from hlo_remat.planner.solvers import chain_dp, exact, greedy, milp, min_cut
+from hlo_remat.planner.solvers import chain_dp, exact, greedy, milp, min_cut, revolve
 
 DEFAULT_SECONDS = 10.0
 SMALL = 2_000  # ops
@@ -78,6 +78,7 @@ class Search:
         | --- | --- |
         | fits as it is | none |
         | up to 14 ops | all there is |
+        | uniform chain | revolve |
         | any | minimum cuts at one boundary |
         | has a chain of blocks | the chain's dynamic program |
         | up to 2,000 ops, or no plan yet | greedy eviction |
@@ -99,6 +100,11 @@ class Search:
                 self.lower_bound = self.cost
             if result.is_complete:
                 return
+        chain = revolve.search(graph, budget)
+        if chain is not None:
+            recomputes, self.lower_bound = chain
+            self.offer(recomputes, "revolve")
+            return
         is_small = len(graph.ops) <= SMALL
         bound = recompute_bound(graph, budget, 0.3 * self.limit)
         self.lower_bound = bound.cost if bound else None
