@@ -13,7 +13,7 @@ from jaxlib.mlir.dialects import stablehlo
 from hlo_remat.ir.fence import zeros
 from hlo_remat.ir.index import Index
 from hlo_remat.ir.loops import Affine, Loops
-from hlo_remat.ir.needs import BRANCHES, LOOP
+from hlo_remat.ir.needs import BRANCHES, LOOP, MANUAL
 from hlo_remat.ir.origin import Frame, Origins
 from hlo_remat.ir.rebuild import OPAQUE_PER_RESULT, rebuild, with_terminator
 
@@ -22,7 +22,9 @@ def can_hand_over(index: Index, value: int, frames: Sequence[Frame]) -> bool:
     """Whether `hand_over` can do it: the shape is static, and no op on the way has shardings that
     can't follow."""
     return _is_static(index, value) and not any(
-        _is_opaque(index, op) for frame in frames for op in (frame.forward, frame.backward)
+        _is_opaque(index, op) or index.names[op] == MANUAL
+        for frame in frames
+        for op in (frame.forward, frame.backward)
     )
 
 

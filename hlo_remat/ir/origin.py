@@ -3,8 +3,8 @@
 
 JAX hands the residuals of a loop to the loop of its backward in stacks: the forward writes one
 value an iteration (`dynamic_update_slice(stack, r, i)`), the backward reads it again
-(`dynamic_slice(stack, n-1-i)`). A branch hands them over as results. An origin is proven, or it is
-None.
+(`dynamic_slice(stack, n-1-i)`). Branches and manual computations hand them over as results. An
+origin is proven, or it is None.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import dataclasses
 from typing import Any
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import sdy
 
 from hlo_remat.ir.index import Index
 from hlo_remat.ir.loops import Affine, Loops
-from hlo_remat.ir.needs import BRANCHES, LOOP
+from hlo_remat.ir.needs import BRANCHES, LOOP, MANUAL
 
 _SHAPING = frozenset({"stablehlo.reshape", "stablehlo.broadcast_in_dim"})
 
@@ -24,7 +25,8 @@ _SHAPING = frozenset({"stablehlo.reshape", "stablehlo.broadcast_in_dim"})
 @dataclasses.dataclass(frozen=True)
 class Frame:
     """A backward op inside which a value is read, the forward op inside which it was made, and
-    for loops the forward's trip as a function of the backward's, for branches their number.
+    for loops the forward's trip as a function of the backward's, for branches their number; neither
+    for manual computations.
 
     `slots` are a dynamic_update_slice and a dynamic_slice that hand something over from one loop to
     the other: whatever uses their indices is handed over from and to the same trips.
@@ -67,7 +69,11 @@ class Origins:
     def of(self, value: int, block: int) -> Origin | None:
         """The origin of `value` as read in `block`; None where there is none, or no proof."""
         if value not in self._memo:
-            self._memo[value] = self._across_loop(value) or self._part_of_unrolled(value)
+            self._memo[value] = (
+                self._across_loop(value)
+                or self._part_of_unrolled(value)
+                or self._across_manual(value)
+            )
         found = self._memo[value]
         for branching, branch in self._branches_around(block):
             inner = self._across_branch(found or Origin(value, ()), branching, branch)
@@ -227,6 +233,53 @@ class Origins:
 
     def _same_type(self, a: int, b: int) -> bool:
         return self.index.values[a].type == self.index.values[b].type
+
+    # -- manual computations -------------------------------------------------------------------
+
+    # Rewrite: argument k of manual_computation(..., manual_computation(...)#r, ...) -> what the
+    #          forward's returns as r, for in_shardings[k] = out_shardings[r]
+    def _across_manual(self, value: int) -> Origin | None:
+        source = self._before_shaping(value)
+        backward = self.index.home(source)
+        if self.index.definer[source] >= 0 or backward < 0 or self.index.names[backward] != MANUAL:
+            return None
+        block = self.index.nested_blocks[backward][0]
+        operand_number = self.index.block_arguments[block].index(source)
+        operand = self.index.operands[backward][operand_number]
+        outer = self.of(operand, self.index.block[backward])
+        made, frames = (outer.value, outer.frames) if outer else (operand, ())
+        forward = self.index.definer[made]
+        if forward < 0 or self.index.names[forward] != MANUAL:
+            return None
+        result = self.index.results[forward].index(made)
+        if not self._is_same_view(
+            (forward, "out_shardings", result), (backward, "in_shardings", operand_number)
+        ):
+            return None
+        inside = self.index.blocks[self.index.nested_blocks[forward][0]]
+        inner = self.index.operands[inside[-1]][result]
+        if not self._same_type(inner, value):  # what is scalar crosses as a vector
+            inner = self._before_shaping(inner)
+        if not self._same_type(inner, value):
+            return None
+        return Origin(inner, (*frames, Frame(backward, forward)))
+
+    def is_same_argument(self, forward: int, u: int, backward: int, v: int) -> bool:
+        """Whether operands u and v of two manual computations are seen alike in their bodies."""
+        return self._is_same_view((forward, "in_shardings", u), (backward, "in_shardings", v))
+
+    def _is_same_view(self, a: tuple[int, str, int], b: tuple[int, str, int]) -> bool:
+        first, second = self.index.ops[a[0]].attributes, self.index.ops[b[0]].attributes
+        shardings = [
+            sdy.TensorShardingPerValueAttr(attributes[name]).shardings[number]
+            for attributes, (_, name, number) in ((first, a), (second, b))
+        ]
+        return bool(first["manual_axes"] == second["manual_axes"] and shardings[0] == shardings[1])
+
+    def _before_shaping(self, value: int) -> int:
+        op = self.index.definer[value]
+        is_shaping = op >= 0 and self.index.names[op] in _SHAPING and self._keeps_elements(op)
+        return self.index.operands[op][0] if is_shaping else value
 
     # -- branches ------------------------------------------------------------------------------
 

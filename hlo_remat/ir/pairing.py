@@ -11,6 +11,7 @@ from hlo_remat.ir.aliases import Aliases
 from hlo_remat.ir.index import Index
 from hlo_remat.ir.loops import IDENTITY
 from hlo_remat.ir.markers import Kind, Marker
+from hlo_remat.ir.needs import MANUAL
 from hlo_remat.ir.origin import Frame, Origins
 from hlo_remat.ir.purity import Purity
 
@@ -128,7 +129,28 @@ class Pairing:
             return outer_u == outer_v or self.same(
                 outer_u, outer_v, self._home_block(outer_v), frames[:-1]
             )
-        return self._same_scalar(u, v, frames) or self._same_op(u, v, block, frames)
+        return (
+            self._same_scalar(u, v, frames)
+            or self._same_argument(u, v, frames)
+            or self._same_op(u, v, block, frames)
+        )
+
+    def _same_argument(self, u: int, v: int, frames: tuple[Frame, ...]) -> bool:
+        """Arguments of two manual computations."""
+        forward, backward = self.index.home(u), self.index.home(v)
+        depth = next((k for k, f in enumerate(frames) if f.backward == backward), None)
+        if self.index.definer[u] >= 0 or self.index.definer[v] >= 0 or depth is None:
+            return False
+        if frames[depth].forward != forward or self.index.names[backward] != MANUAL:
+            return False
+        i, j = (
+            self.index.block_arguments[self.index.block_of_argument(value)].index(value)
+            for value in (u, v)
+        )
+        outside = self.index.operands[forward][i], self.index.operands[backward][j]
+        return self.origins.is_same_argument(forward, i, backward, j) and self.same(
+            *outside, self.index.block[backward], frames[:depth]
+        )
 
     def _same_scalar(self, u: int, v: int, frames: tuple[Frame, ...]) -> bool:
         loops = self.origins.loops

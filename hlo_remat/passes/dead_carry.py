@@ -19,8 +19,7 @@ class DeadCarry(Pass):
 
     A carry is needed where the loop's condition, an op with an effect, or a needed result depends
     on it, through any nest of loops and branches; so is a result of a `case`, an `if` or an
-    `sdy.manual_computation`, and so are its operands. The pure ops that only the others read go with
-    them.
+    `sdy.manual_computation`, and so is its operand. The pure ops that only the others read go too.
 
         %r:2 = while(%x, %stack)   ==>   %r = while(%x), where %r#1 is not needed
     """
