@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
+from hlo_remat.ir import manual
 from hlo_remat.ir.fence import zeros
 from hlo_remat.ir.index import Index
 from hlo_remat.ir.loops import Affine, Loops
@@ -21,10 +22,8 @@ from hlo_remat.ir.rebuild import OPAQUE_PER_RESULT, rebuild, with_terminator
 def can_hand_over(index: Index, value: int, frames: Sequence[Frame]) -> bool:
     """Whether `hand_over` can do it: the shape is static, and no op on the way has shardings that
     can't follow."""
-    return _is_static(index, value) and not any(
-        _is_opaque(index, op) or index.names[op] == MANUAL
-        for frame in frames
-        for op in (frame.forward, frame.backward)
+    return _is_static(index, value) and all(
+        _can_cross(index, op) for frame in frames for op in (frame.forward, frame.backward)
     )
 
 
@@ -35,17 +34,26 @@ def hand_over(index: Index, value: int, frames: Sequence[Frame]) -> ir.Value:
     Rewrite: while(..., r, ...), while(...) -> while(..., stack(r), ...), while(..., stack, ...)
     """
     handed = index.values[value]
+    inside = []  # its type in each frame
     for frame in reversed(frames):
-        if frame.slots is None:
-            assert frame.branch is not None
+        inside.append(handed.type)
+        if frame.branch is not None:
             handed = _out_of_branches({frame.branch: handed})
+        elif frame.slots is None:
+            handed = manual.out_of(_around(handed), handed)
         else:
             write = index.ops[frame.slots[0]]
             trips = ir.RankedTensorType(write.operands[0].type).shape[0]
             handed = _out_of_loop(handed, write.operands[2], trips)
     for frame in frames:
+        type_ = inside.pop()
         if frame.slots is not None:
             handed = _into_loop(index, frame, handed)
+        elif frame.branch is None:
+            last = index.blocks[index.nested_blocks[frame.backward][0]][-1]
+            backward = index.ops[last].parent
+            assert backward is not None
+            _, handed = manual.into(backward.operation, handed, type_)
     return handed
 
 
@@ -53,12 +61,11 @@ def can_hand_out(index: Index, loops: Loops, value: int, op: int) -> bool:
     """Whether `hand_out` can do it: the shape is static, and each loop on the way counts its trips
     from 0 to a constant."""
     return _is_static(index, value) and all(
-        not _is_opaque(index, parent)
+        _can_cross(index, parent)
         and (
-            index.names[parent] in BRANCHES
+            index.names[parent] != LOOP
             or (
-                index.names[parent] == LOOP
-                and block == loops.body(parent)
+                block == loops.body(parent)
                 and bool(loops.trips(parent))
                 and loops.counter(parent) is not None
             )
@@ -75,17 +82,21 @@ def hand_out(index: Index, loops: Loops, values: Iterable[int], op: int) -> None
     """
     for group in _shared(index, values, op):
         first = group[0]
-        (innermost, _), *outer = _way_out(index, first, op)
-        if index.names[innermost] == LOOP:
-            handed = _out_of_counted(index, loops, innermost, index.values[first])
-        else:
-            blocks = index.nested_blocks[innermost]
+        way = list(_way_out(index, first, op))
+        handed = index.values[first]
+        if len(group) > 1:
+            blocks = index.nested_blocks[way.pop(0)[0]]
             handed = _out_of_branches(
                 {blocks.index(_home_block(index, v)): index.values[v] for v in group}
             )
-        for parent, block in outer:
+        for parent, block in way:
             if index.names[parent] == LOOP:
-                handed = _out_of_counted(index, loops, parent, handed)
+                counter, trips = loops.counter(parent), loops.trips(parent)
+                assert counter is not None
+                assert trips
+                handed = _out_of_loop(handed, index.values[counter], trips)
+            elif index.names[parent] == MANUAL:
+                handed = manual.out_of(_around(handed), handed)
             else:
                 branch = index.nested_blocks[parent].index(block)
                 handed = _out_of_branches({branch: handed})
@@ -111,13 +122,6 @@ def _shared(index: Index, values: Iterable[int], op: int) -> list[list[int]]:
     return groups
 
 
-def _out_of_counted(index: Index, loops: Loops, loop: int, value: ir.Value) -> ir.Value:
-    counter, trips = loops.counter(loop), loops.trips(loop)
-    assert counter is not None
-    assert trips
-    return _out_of_loop(value, index.values[counter], trips)
-
-
 def _home_block(index: Index, value: int) -> int:
     definer = index.definer[value]
     return index.block[definer] if definer >= 0 else index.block_of_argument(value)
@@ -138,31 +142,36 @@ def feed(
     clones: Sequence[ir.Operation],
     result: int,
     leaf: ir.Value,
-) -> None:
+) -> ir.Operation:
     """Lets a clone of `op` read what `op` handed out as one of its results, `leaf`, instead of
-    making it again. `clones` are the clone and the ops nested in it, in preorder.
+    making it again. `clones` are the clone and the ops nested in it, in preorder. Returns the
+    clone: a manual computation is built anew.
 
     Rewrite: while(...) { r' } -> while(...) { stack[i] }
     """
+    clone = clones[0]
     for handout in origins.handed_out(op, result):
         definer = index.definer[handout.value]
         if definer < 0 or not index.is_inside(handout.value, op):
             continue
         maker = clones[definer - op]
         read = leaf
-        if handout.row is not None:
+        if index.names[op] == LOOP:
             counter = origins.loops.counter(op)
-            if counter is None:
+            if counter is None or handout.row is None:
                 continue
-            arguments = clones[0].regions[1].blocks[0].arguments
+            arguments = clone.regions[1].blocks[0].arguments
             argument = arguments[origins.loops.arguments(op).index(counter)]
             with ir.InsertionPoint(maker), maker.location:
                 read = _read(leaf, _row(argument, handout.row))
+        elif index.names[op] == MANUAL:
+            clone, read = manual.into(clone, leaf, index.values[handout.value].type)
         number = index.results[definer].index(handout.value)
         maker.results[number].replace_all_uses_with(read)
         if index.end[definer] > definer + 1:
             nested = clones[definer - op : index.end[definer] - op]
             feed(index, origins, definer, nested, number, read)
+    return clone
 
 
 def _row(counter: ir.Value, row: Affine) -> ir.Value:
@@ -176,8 +185,10 @@ def _is_static(index: Index, value: int) -> bool:
     return isinstance(type_, ir.RankedTensorType) and type_.has_static_shape
 
 
-def _is_opaque(index: Index, op: int) -> bool:
-    return OPAQUE_PER_RESULT in index.ops[op].attributes
+def _can_cross(index: Index, op: int) -> bool:
+    if index.names[op] == MANUAL:
+        return manual.can_cross(index.ops[op])
+    return OPAQUE_PER_RESULT not in index.ops[op].attributes
 
 
 def _around(value: ir.Value) -> ir.Operation:

@@ -50,7 +50,8 @@ class Origin:
 @dataclasses.dataclass(frozen=True)
 class Handout:
     """A value that an op hands out of `block`: from a loop in a stack, where trip t writes row
-    `row(t)`, from a branch as it is."""
+    `row(t)`; from a branch as it is; from a manual computation as the part of one device.
+    """
 
     value: int
     block: int
@@ -184,6 +185,10 @@ class Origins:
     def handed_out(self, op: int, result: int) -> list[Handout]:
         """What an op with regions hands out as one of its results, where that is proven."""
         name = self.index.names[op]
+        if name == MANUAL:
+            body = self.index.nested_blocks[op][0]
+            value = self.index.operands[self.index.blocks[body][-1]][result]
+            return [Handout(self._before_shaping(value), body)]
         if name in BRANCHES:
             terminators = ((b, self.index.blocks[b][-1]) for b in self.index.nested_blocks[op])
             return [Handout(self.index.operands[last][result], b) for b, last in terminators]

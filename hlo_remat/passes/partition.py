@@ -20,7 +20,7 @@ from hlo_remat.ir.markers import (
     Region,
     build_marker,
 )
-from hlo_remat.ir.needs import BRANCHES, LOOP, Needs
+from hlo_remat.ir.needs import SLOTTED, Needs
 from hlo_remat.ir.pairing import Pair, Pairing
 from hlo_remat.ir.purity import Purity
 from hlo_remat.ir.regions import Constants, Forward, forward_of, live_ops, read_markers
@@ -213,7 +213,7 @@ class _Partitioner:
         """The values that the policy saves inside of the loop or branching op that makes `result`,
         and that `result` depends on."""
         op = self.index.definer[result]
-        if op not in forward.ops or self.index.names[op] not in (LOOP, *BRANCHES):
+        if op not in forward.ops or self.index.names[op] not in SLOTTED:
             return set()
 
         def is_saved(value: int) -> bool:
@@ -234,7 +234,7 @@ class _Partitioner:
                 value = self.aliases.made(handout.value)
                 found.setdefault(value, result)
                 definer = self.index.definer[value]
-                if definer >= 0 and self.index.names[definer] in (LOOP, *BRANCHES):
+                if definer >= 0 and self.index.names[definer] in SLOTTED:
                     nested = self.handed_out(definer)
                     found.update((v, result) for v, r in nested.items() if r == value)
         return found
@@ -246,7 +246,7 @@ class _Partitioner:
         the value inside."""
         op = self.index.definer[value]
         answer = region.policy.decide(self.maker(value), names.get(value, {}).keys())
-        if answer or op < 0 or self.index.names[op] not in (LOOP, *BRANCHES):
+        if answer or op < 0 or self.index.names[op] not in SLOTTED:
             return answer
         handouts = self.pairing.origins.handed_out(op, self.index.results[op].index(value))
         inside = (self.aliases.made(handout.value) for handout in handouts)

@@ -231,7 +231,10 @@ class _Recomputer:
                 assert isinstance(clone, ir.OpView | ir.Operation)
                 clones = [clone.operation, *nested_ops(clone.operation)]
                 for k in kept:
-                    feed(self.index, self.pairing.origins, op, clones, k, mapping[results[k]])
+                    leaf = mapping[results[k]]
+                    clones[0] = feed(self.index, self.pairing.origins, op, clones, k, leaf)
+                made = zip(results, clones[0].results, strict=True)
+                mapping.update((v, result) for v, result in made if v not in leaves)
 
     def relocate(self, location: ir.Location) -> ir.Location:
         if location not in self.scoped:

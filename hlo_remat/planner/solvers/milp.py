@@ -39,8 +39,9 @@ from hlo_remat.planner.stages import is_view, just_in_time
 
 # Numbers of stages and reach, in the order of trial.
 SIZES = ((8, 4), (16, 8), (24, 8), (16, 16), (40, 12), (64, 16), (128, None))
-# Unknowns for each second of the time limit. HiGHS took 0.05 to 1 ms for one (2 cores, 2026-12).
-WORK = 700.0
+# Work for each second of the time limit: an unknown counts once, and once more for every five
+# nodes of the search tree. HiGHS took 0.05 to 0.5 ms for it (2 cores, 2026-12).
+WORK = 2_000.0
 MAX_ROUNDS = 6
 MAX_NODES = 20
 Offer = Callable[[list[Recompute]], bool]
@@ -62,6 +63,7 @@ class StageProgram:
         self.reads = root_reads(graph)
         self.order = program_order(graph)
         self.unknowns = 0
+        self.work = 0.0
         self.kept: dict[tuple[int, int], int] = {}
         self.again: dict[tuple[int, int], int] = {}
         self.through: dict[tuple[int, int], int] = {}
@@ -350,6 +352,8 @@ class StageProgram:
                 "node_limit": MAX_NODES,
             },
         )
+        if is_integer:
+            self.work += self.unknowns * (1 + (result.mip_node_count or 0) / 5)
         if result.x is None or not is_integer:
             return result.x
         # Unknowns that the objective doesn't press down are where the rows let them be.
@@ -407,7 +411,7 @@ def program_order(graph: Graph) -> list[int]:
 def search(graph: Graph, budget: int, work: float, end: float, offer: Offer) -> None:
     """Solves programs of more and more stages and reach, and offers what they say.
 
-    Stops when `work` unknowns have been solved for, at `end`, on `time.monotonic`'s clock, or when
+    Stops when as much `work` is done, at `end`, on `time.monotonic`'s clock, or when
     `offer` says that nothing better can be.
     """
     points = stage_points(graph, budget)
@@ -437,8 +441,7 @@ def _solve(program: StageProgram, work: float, end: float, offer: Offer) -> floa
         if x is None or not program.fit_violated(x, table):
             break
     seen: list[list[Recompute]] = []
-    while len(seen) < MAX_ROUNDS and program.unknowns <= work and time.monotonic() < end:
-        work -= program.unknowns
+    while len(seen) < MAX_ROUNDS and program.work < work and time.monotonic() < end:
         x = program.solve(end - time.monotonic())
         if x is None:
             break
@@ -453,7 +456,7 @@ def _solve(program: StageProgram, work: float, end: float, offer: Offer) -> floa
         seen.append(recomputes)
         program.fit_violated(x, table)
         program.fit_execution(execution, x)
-    return work
+    return work - program.work
 
 
 def stage_points(graph: Graph, budget: int) -> list[int]:
