@@ -41,7 +41,7 @@ from hlo_remat.planner.stages import is_view, just_in_time
 SIZES = ((8, 4), (16, 8), (24, 8), (16, 16), (40, 12), (64, 16), (128, None))
 # Work for each second of the time limit: an unknown counts once, and once more for every five
 # nodes of the search tree. HiGHS took 0.05 to 0.5 ms for it (2 cores, 2026-12).
-WORK = 2_000.0
+WORK = 1_300.0
 MAX_ROUNDS = 6
 MAX_NODES = 20
 Offer = Callable[[list[Recompute]], bool]
