@@ -29,7 +29,7 @@ import scipy.sparse.csgraph
 from hlo_remat.planner.graph import Graph, Ints
 from hlo_remat.planner.stages import is_view
 
-# maximum_flow has 32-bit capacities; sums of them must fit too.
+# maximum_flow has 32-bit capacities, and its flows must fit too.
 _CAPACITY = 2**30
 
 
@@ -78,12 +78,14 @@ class Boundary:
         out, inside = 2 + np.arange(values), 2 + values + np.arange(ops)
         keep = self.bytes * price
         keep[self.must] = 0.0
-        top = max(float(keep.max(initial=0.0)), float(self.cost.max(initial=0.0)), 1e-300)
-        # Rounded down, so that the flow is a lower bound.
-        scale = _CAPACITY / top / 64
-        endless = np.int32(_CAPACITY)
-        keep_capacity = np.where(self.may | self.must, np.floor(keep * scale), endless)
         made = self.maker >= 0
+        # The choice that makes all again that can be bounds the flow, at half of what is endless.
+        # Capacities are rounded down, so that the flow is a lower bound.
+        most = float(self.cost.sum() + keep[~made].sum()) or float(keep.max(initial=0.0)) or 1.0
+        scale = _CAPACITY / 2 / most
+        endless = np.int32(_CAPACITY)
+        keep_capacity = np.minimum(np.floor(keep * scale), _CAPACITY)
+        keep_capacity[~(self.may | self.must)] = _CAPACITY
         # A value that nothing may make again hangs on the source.
         tail = np.where(made, inside[self.maker] if ops else 0, 0)
         need = out[self.need]

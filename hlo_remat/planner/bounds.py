@@ -27,6 +27,7 @@ def structural_minimum(graph: Graph) -> StructuralMinimum:
     workspace, the arguments that aren't donated, and what was made before it, is needed after it
     and may not be made again."""
     fixed = _fixed(graph)
+    last = _last_read_of_root(graph)
     least = [0] * len(graph.ops)
     for i, op in enumerate(graph.ops):
         own = {int(graph.root[v]) for v in (*op.operands, *op.results)}
@@ -36,7 +37,8 @@ def structural_minimum(graph: Graph) -> StructuralMinimum:
         for operand, _ in op.in_place:
             root = int(graph.root[operand])
             is_argument = graph.definer[root] < 0 and not graph.values[root].is_donated
-            if not is_argument and not graph.values[root].is_output:
+            stays = graph.values[root].is_output or last[root] > i
+            if not is_argument and not (stays and _is_fixed(graph, root, i)):
                 size -= graph.values[operand].bytes
         least[i] = int(fixed[i]) + size + op.workspace
     where = int(np.argmax(least)) if least else 0

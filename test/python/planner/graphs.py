@@ -155,6 +155,29 @@ def all_plans(graph: Graph, most: int) -> list[list[Recompute]]:
     return plans
 
 
+def residual_chain(blocks: int) -> Graph:
+    """Blocks of an expensive and a cheap op around a skip, all of different sizes and costs."""
+    values = [Value(0)]
+    ops: list[Op] = []
+
+    def op(cost: float, operands: Sequence[int], size: int) -> int:
+        values.append(Value(size))
+        ops.append(Op(cost, tuple(dict.fromkeys(operands)), (len(values) - 1,)))
+        return len(values) - 1
+
+    x, saved = 0, []
+    for i in range(blocks):
+        a = op(20 + i % 7, [x], 30 + i % 5)
+        b = op(1 + i % 3 / 10, [a], 30 + i % 5)
+        y = op(1, [b, x], 20 + i % 3)
+        saved.append((x, a, b))
+        x = y
+    d = op(1, [x], 20)
+    for i, (x, a, b) in reversed(list(enumerate(saved))):
+        d = op(2, [op(40 + i % 7, [op(2, [d, b], 30 + i % 5), a], 30 + i % 5), x, d], 20)
+    return Graph(tuple(values), tuple(ops))
+
+
 def transformer(layers: int, unit: int = 64) -> Graph:
     """A transformer's training step: attention and a perceptron a layer, weights as arguments,
     their gradients as outputs."""

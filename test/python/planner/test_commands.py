@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from graphs import transformer
+from graphs import residual_chain
 from test_formats import INDEX_LISTS, NODE_LINK
 
 import hlo_remat.planner
@@ -108,14 +108,14 @@ def test_bad_budgets_are_wrong_usage(graph: str, budget: str) -> None:
 def test_every_process_makes_the_same_plan(run_python: Callable[..., str]) -> None:
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from graphs import transformer\n"
+        "from graphs import residual_chain\n"
         "from hlo_remat.planner import simulate, solve\n"
-        "graph = transformer(3)\n"
+        "graph = residual_chain(12)\n"
         "print(solve(graph, int(simulate(graph).peak * 0.6)).recomputes)\n"
     )
     folder = str(pathlib.Path(__file__).parent)
     plans = {run_python(program, folder, PYTHONHASHSEED=seed) for seed in ("0", "7")}
-    graph = transformer(3)
+    graph = residual_chain(12)
     assert plans == {f"{solve(graph, int(simulate(graph).peak * 0.6)).recomputes}\n"}
 
 

@@ -6,10 +6,18 @@ from __future__ import annotations
 import dataclasses
 import random
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from graphs import all_plans, programs, training_chain, training_graphs, transformer
+from graphs import (
+    all_plans,
+    programs,
+    residual_chain,
+    training_chain,
+    training_graphs,
+    transformer,
+)
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -122,10 +130,10 @@ def _permuted(graph: Graph, seed: int) -> Graph:
     return dataclasses.replace(graph, values=tuple(values), ops=ops)
 
 
-@pytest.mark.parametrize("layers", [2, 6])
-@pytest.mark.parametrize("share", [0.5, 0.7])
-def test_units_and_numbering_do_not_matter(layers: int, share: float) -> None:
-    graph = transformer(layers)
+@pytest.mark.parametrize("share", [0.7, 0.8, 0.9])
+@pytest.mark.parametrize("make", [lambda: transformer(2), lambda: residual_chain(9)])
+def test_units_and_numbering_do_not_matter(make: Callable[[], Graph], share: float) -> None:
+    graph = make()
     budget = int(simulate(graph).peak * share)
     plan = solve(graph, budget)
     assert plan.status.has_plan
@@ -154,7 +162,7 @@ def test_deep_chains_run_values_many_times() -> None:
 
 def test_a_plan_prints_what_it_knows() -> None:
     graph = transformer(2)
-    text = str(solve(graph, int(simulate(graph).peak * 0.6)))
+    text = str(solve(graph, int(simulate(graph).peak * 0.8)))
     assert "status     " in text
     assert "so at most" in text
     assert "unknown" in str(solve(graph, 10))
