@@ -221,6 +221,9 @@ def boundary_at(graph: Graph, position: int, is_any_order: bool = False) -> Boun
     must = np.zeros(len(values), bool)
     operands = graph.operands.gather(np.array([position]))[0]
     must[_present(place, graph.root[operands])] = True
+    # What another loop made is kept of all trips, or made again in this one.
+    is_outside = graph.loop[graph.definer[values]] != graph.loop[position]
+    must &= ~(is_outside & (graph.loop[graph.definer[values]] >= 0))
 
     can = np.array([graph.ops[o].is_recomputable for o in ops], bool)
     again = ops[can]
@@ -232,7 +235,7 @@ def boundary_at(graph: Graph, position: int, is_any_order: bool = False) -> Boun
     return Boundary(
         values,
         again,
-        graph.bytes[values],
+        np.where(is_outside, graph.stacked_bytes[values], graph.bytes[values]),
         graph.cost[again],
         must,
         np.ones(len(values), bool),

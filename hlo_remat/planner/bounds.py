@@ -54,9 +54,11 @@ def _fixed(graph: Graph) -> np.ndarray:
         if definer < 0:
             change[0] += 0 if value.is_donated else value.bytes
         elif graph.bytes[v] and not graph.ops[definer].is_recomputable:
-            change[definer] += graph.bytes[v]
+            leaves = graph.loop[max(int(last[v]), definer)] != graph.loop[definer]
+            size = graph.stacked_bytes[v] if leaves or value.is_output else graph.bytes[v]
+            change[definer] += size
             end = len(graph.ops) - 1 if value.is_output else max(int(last[v]), definer)
-            change[end + 1] -= graph.bytes[v]
+            change[end + 1] -= size
     return np.cumsum(change)[:-1]
 
 

@@ -117,6 +117,18 @@ class Graph:
         return np.array([0 if v.alias_of is not None else v.bytes for v in self.values], np.int64)
 
     @functools.cached_property
+    def loop(self) -> Ints:
+        """The loop of each op, -1 outside of loops. Shape [ops]."""
+        return np.array([-1 if op.loop is None else op.loop for op in self.ops], np.int64)
+
+    @functools.cached_property
+    def stacked_bytes(self) -> Ints:
+        """Bytes of each value where it is kept after its loop: of all trips. Shape [values]."""
+        trips = np.array([*(loop.trips for loop in self.loops), 1], np.int64)
+        made_in = np.append(self.loop, -1)[self.definer]
+        return self.bytes * trips[made_in]
+
+    @functools.cached_property
     def cost(self) -> np.ndarray:
         """Cost of each op. Shape [ops], float64."""
         return np.array([op.cost for op in self.ops], np.float64)

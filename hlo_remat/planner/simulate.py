@@ -100,9 +100,14 @@ def simulate(graph: Graph, recomputes: Sequence[Recompute] = ()) -> Execution:
     size = graph.bytes[value]
     first, last = birth, np.maximum(last, 0)
     if graph.loops:
-        position_loop = np.array([-1 if op.loop is None else op.loop for op in graph.ops] + [-1])
         first, last, size = _stack(
-            graph, position_loop[position], birth, last, size, instance(read, read_at), read_at
+            graph,
+            np.append(graph.loop, -1)[position],
+            birth,
+            last,
+            size,
+            instance(read, read_at),
+            read_at,
         )
     root = _roots(graph, value, birth, instance)
     end = last.copy()

@@ -200,7 +200,8 @@ class StageProgram:
             if v in own:
                 continue
             definer = int(graph.definer[v])
-            size = float(graph.bytes[v])
+            is_outside = graph.loop[definer] != graph.loop[low]
+            size = float((graph.stacked_bytes if is_outside else graph.bytes)[v])
             at = self.here[k].get(v)
             after = self.kept.get((v, k + 1))
             is_before = definer < op
