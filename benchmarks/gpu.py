@@ -15,10 +15,10 @@ import sys
 # Take memory as it is needed: others may use the GPU too.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
+import compare
 import fences
 import jax
 import jaxlib
-import straight_line
 from common import print_table, print_versions
 from models import MODELS
 
@@ -36,8 +36,8 @@ def main() -> int:
         )
         return 2
     print_versions()
-    rows, missed = straight_line.measure_rows(list(MODELS), straight_line.POLICIES, timing=True)
-    print_table(straight_line.HEADER, rows)
+    rows, missed = compare.measure_rows(MODELS, compare.POLICIES, True, {})
+    print_table(compare.HEADER, rows)
     print(f"\n{len(rows) - missed} of {len(rows)} rows meet every target\n")
     fence_rows = fences.measure_fences(("mlp", "transformer"), timing=True)
     print_table(fences.HEADER, fence_rows)
@@ -45,7 +45,7 @@ def main() -> int:
         "jax": jax.__version__,
         "jaxlib": jaxlib.__version__,
         "device": jax.devices()[0].device_kind,
-        "straight_line": [dict(zip(straight_line.HEADER, row, strict=True)) for row in rows],
+        "straight_line": [dict(zip(compare.HEADER, row, strict=True)) for row in rows],
         "fences": [dict(zip(fences.HEADER, row, strict=True)) for row in fence_rows],
     }
     with open(flags.json, "w") as file:

@@ -10,7 +10,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from hlo_remat.demo.model import Config, make_problem
 
@@ -139,9 +141,134 @@ def lstm(steps: int = 32, width: int = 256, batch: int = 64, chunk: int = 4) -> 
     )
 
 
+def scanned_transformer(
+    layers: int = 12, width: int = 128, heads: int = 4, length: int = 256, batch: int = 4
+) -> Model:
+    """A decoder whose layers are one scan."""
+
+    def loss(wrap: Wrap, name: Name) -> Callable[..., Any]:
+        def normalised(x: Any) -> Any:
+            centred = x - x.mean(-1, keepdims=True)
+            return centred * lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
+
+        def block(w: Any, x: Any) -> Any:
+            q, k, v = jnp.split(normalised(x) @ w["qkv"], 3, -1)
+            split = (batch, length, heads, width // heads)
+            scores = jnp.einsum("bqhd,bkhd->bhqk", q.reshape(split), k.reshape(split))
+            mask = jnp.tril(jnp.ones((length, length), bool))
+            weights = jax.nn.softmax(jnp.where(mask, scores / (width // heads) ** 0.5, -1e9))
+            mixed = jnp.einsum("bhqk,bkhd->bqhd", weights, v.reshape(split)).reshape(x.shape)
+            x = x + name(mixed @ w["out"], "attention")
+            return x + name(jax.nn.gelu(normalised(x) @ w["up"]) @ w["down"], "mlp")
+
+        run = wrap(block)
+        return lambda w, x: jnp.sum(lax.scan(lambda c, w: (run(w, c), None), x, w)[0] ** 2)
+
+    weights = {
+        "qkv": _normal(0, layers, width, 3 * width),
+        "out": _normal(1, layers, width, width),
+        "up": _normal(2, layers, width, 4 * width),
+        "down": _normal(3, layers, 4 * width, width),
+    }
+    return Model(loss, (weights, _normal(4, batch, length, width)), ("attention", "mlp"))
+
+
+def scanned_gru(steps: int = 512, width: int = 128, batch: int = 32) -> Model:
+    """A GRU over time; a block is a step."""
+
+    def loss(wrap: Wrap, name: Name) -> Callable[..., Any]:
+        def cell(w: Any, h: Any, x: Any) -> Any:
+            gates = name(jnp.concatenate([x, h], -1) @ w["gates"], "gates")
+            r, z = jnp.split(jax.nn.sigmoid(gates), 2, -1)
+            new = jnp.tanh(jnp.concatenate([x, r * h], -1) @ w["new"])
+            return (1 - z) * h + z * new
+
+        run = wrap(cell)
+        start = jnp.zeros((batch, width))
+        return lambda w, xs: jnp.sum(lax.scan(lambda h, x: (run(w, h, x), None), start, xs)[0] ** 2)
+
+    weights = {"gates": _normal(0, 2 * width, 2 * width), "new": _normal(1, 2 * width, width)}
+    return Model(loss, (weights, _normal(2, steps, batch, width)), ("gates",))
+
+
+def chunked_rnn(chunks: int = 25, steps: int = 40, width: int = 128, batch: int = 32) -> Model:
+    """A scan of scans over time; a block is a chunk of steps."""
+
+    def loss(wrap: Wrap, name: Name) -> Callable[..., Any]:
+        def chunk(w: Any, h: Any, xs: Any) -> Any:
+            def step(h: Any, x: Any) -> Any:
+                return jnp.tanh(name(h @ w[0], "state") + x @ w[1]), None
+
+            return lax.scan(step, h, xs)[0]
+
+        run = wrap(chunk)
+        start = jnp.zeros((batch, width))
+        return lambda w, xs: jnp.sum(lax.scan(lambda h, x: (run(w, h, x), None), start, xs)[0] ** 2)
+
+    weights = _normal(0, 2, width, width)
+    return Model(loss, (weights, _normal(1, chunks, steps, batch, width)), ("state",))
+
+
+def scanned_cond(layers: int = 12, width: int = 128, batch: int = 256) -> Model:
+    """Layers in one scan, of which every second one is skipped."""
+
+    def loss(wrap: Wrap, name: Name) -> Callable[..., Any]:
+        def costly(w: Any, x: Any) -> Any:
+            return x + jnp.tanh(name(jax.nn.gelu(x @ w[0]) @ w[1], "up"))
+
+        def block(w: Any, x: Any, i: Any) -> Any:
+            return lax.cond(i % 2 == 0, costly, lambda w, x: jnp.sin(x), w, x)
+
+        run = wrap(block)
+
+        def f(w: Any, x: Any) -> Any:
+            xs = w, jnp.arange(layers)
+            return jnp.sum(lax.scan(lambda c, x: (run(x[0], c, x[1]), None), x, xs)[0] ** 2)
+
+        return f
+
+    return Model(loss, (_normal(0, layers, 2, width, width), _normal(1, batch, width)), ("up",))
+
+
+def sharded_mlp(layers: int = 8, width: int = 128, batch: int = 2048) -> Model:
+    """An MLP in the body of a shard_map: the batch is split, each layer gathers its weights."""
+    mesh = Mesh(np.array(jax.devices()[:4]), ("data",))
+    by_width, by_batch = PartitionSpec(None, None, None, "data"), PartitionSpec("data")
+
+    def loss(wrap: Wrap, name: Name) -> Callable[..., Any]:
+        def block(w: Any, x: Any) -> Any:
+            w = lax.all_gather(w, "data", axis=2, tiled=True)
+            return x + jnp.tanh(name(jax.nn.gelu(x @ w[0]) @ w[1], "up"))
+
+        run = wrap(block)
+
+        def local(w: Any, x: Any) -> Any:
+            for i in range(layers):
+                x = run(w[i], x)
+            return lax.psum(jnp.sum(x**2), "data")
+
+        return jax.shard_map(
+            local, mesh=mesh, in_specs=(by_width, by_batch), out_specs=PartitionSpec()
+        )
+
+    values = _normal(0, layers, 2, width, width), _normal(1, batch, width)
+    arguments = tuple(
+        jax.device_put(value, NamedSharding(mesh, spec))
+        for value, spec in zip(values, (by_width, by_batch), strict=True)
+    )
+    return Model(loss, arguments, ("up",))
+
+
 MODELS: dict[str, Callable[[], Model]] = {
     "transformer": transformer,
     "mlp": mlp,
     "resnet": resnet,
     "lstm": lstm,
+}
+CONTROL_FLOW: dict[str, Callable[[], Model]] = {
+    "scanned_transformer": scanned_transformer,
+    "scanned_gru": scanned_gru,
+    "chunked_rnn": chunked_rnn,
+    "scanned_cond": scanned_cond,
+    "sharded_mlp": sharded_mlp,
 }

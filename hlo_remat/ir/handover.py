@@ -27,13 +27,13 @@ def can_hand_over(index: Index, value: int, frames: Sequence[Frame]) -> bool:
     )
 
 
-def hand_over(index: Index, value: int, frames: Sequence[Frame]) -> ir.Value:
-    """Changes the function so that its backward can read `value`; what it reads there. `index` is
-    stale afterwards.
+def hand_over(index: Index, value: ir.Value, frames: Sequence[Frame]) -> ir.Value:
+    """Changes the function so that its backward can read `value`, a bookmark's result, and returns
+    what it reads. `index` is stale afterwards.
 
     Rewrite: while(..., r, ...), while(...) -> while(..., stack(r), ...), while(..., stack, ...)
     """
-    handed = index.values[value]
+    handed = value
     inside = []  # its type in each frame
     for frame in reversed(frames):
         inside.append(handed.type)
@@ -55,6 +55,25 @@ def hand_over(index: Index, value: int, frames: Sequence[Frame]) -> ir.Value:
             assert backward is not None
             _, handed = manual.into(backward.operation, handed, type_)
     return handed
+
+
+def bookmark(value: ir.Value, before: ir.Operation | None = None) -> ir.Operation:
+    """An op that returns `value`, before `before` or behind what makes the value.
+
+    It stays when the op that makes the value is built anew, and its operand follows.
+    """
+    owner = value.owner
+    if before is not None:
+        place = before
+    elif isinstance(owner, ir.Block):
+        place = next(iter(owner.operations)).operation
+    else:
+        place = owner.operation
+    with ir.InsertionPoint(place), place.location:
+        mark = stablehlo.reshape(value.type, value).owner.operation
+    if before is None and not isinstance(owner, ir.Block):
+        mark.move_after(place)
+    return mark
 
 
 def can_hand_out(index: Index, loops: Loops, value: int, op: int) -> bool:
@@ -94,7 +113,9 @@ def hand_out(index: Index, loops: Loops, values: Iterable[int], op: int) -> None
                 counter, trips = loops.counter(parent), loops.trips(parent)
                 assert counter is not None
                 assert trips
-                handed = _out_of_loop(handed, index.values[counter], trips)
+                number = loops.arguments(parent).index(counter)
+                row = _around(handed).regions[1].blocks[0].arguments[number]
+                handed = _out_of_loop(handed, row, trips)
             elif index.names[parent] == MANUAL:
                 handed = manual.out_of(_around(handed), handed)
             else:

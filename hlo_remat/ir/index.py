@@ -116,6 +116,15 @@ class Index:
         definer = self.definer[value]
         return definer if definer >= 0 else -2 - definer
 
+    def depth(self, value: int) -> int:
+        """How many ops `value` is nested in."""
+        depth, op = 0, self.home(value)
+        if self.definer[value] >= 0:
+            op = self.parent[op]
+        while op >= 0:
+            depth, op = depth + 1, self.parent[op]
+        return depth
+
     def block_of_argument(self, value: int) -> int:
         """The block that has `value` as an argument."""
         home = self.home(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from hlo_remat.diagnostics import Diagnostics
 from hlo_remat.ir.aliases import Aliases
@@ -59,6 +59,7 @@ def forward_of(
     pair: Pair,
     bwd_enter: int,
     is_live: list[bool],
+    constants: Constants,
 ) -> Forward:
     """Follows the uses of the region's inputs up to its exit and to the backward."""
     enter = pair.enter
@@ -119,8 +120,25 @@ def forward_of(
                 )
                 if index.home(read) < bwd_enter:
                     in_backward.setdefault(aliases.made(made), read)
+        # JAX computes what depends on constants alone once, outside of both loops.
+        for carried, made in _carried_constants(index, pairing.origins.loops, bwd_enter, constants):
+            uses_after = (use for use in index.uses[carried] if is_residual_use(use))
+            residual_uses[made] += (u for u in uses_after if _is_within(index, u, bwd_enter))
     used = {v: uses for v, uses in residual_uses.items() if uses}
     return Forward(enter, bwd_enter, frozenset(ops), inputs, used, in_backward, pair.frames)
+
+
+def _carried_constants(
+    index: Index, loops: Loops, op: int, constants: Constants
+) -> Iterator[tuple[int, int]]:
+    """What the loops around `op` carry unchanged and is made from constants alone: the carried
+    value, and what is made outside."""
+    while op >= 0:
+        for carried in index.block_arguments[index.block[op]]:
+            made = loops.outer(carried)
+            if made != carried and index.definer[made] in constants:
+                yield carried, made
+        op = index.parent[op]
 
 
 def _is_within(index: Index, use: Use, bwd_enter: int) -> bool:
@@ -174,6 +192,8 @@ class Constants:
         self._known: dict[int, bool] = {}
 
     def __contains__(self, op: int) -> bool:
+        if op < 0:
+            return False
         todo = [op]
         while todo:
             current = todo[-1]
