@@ -97,7 +97,7 @@ def tradeoff_rows(graph: Graph, misses: Misses) -> Iterator[tuple[str, ...]]:
         fewest = tradeoff(graph, cost=theirs / 100 * graph.total_cost)
         assert found is not None
         assert fewest is not None
-        ours = 100 * found.cost_fraction
+        ours = 100 * found.recompute_fraction
         is_met = ours <= optimum + 0.1 and found.seconds < 1 and found.saved_bytes <= saved
         yield (
             f"{budget}",

@@ -92,7 +92,7 @@ def _tradeoff(arguments: argparse.Namespace) -> int:
         _print(found.to_dict())
     else:
         print(f"saved      {format_bytes(found.saved_bytes)}, {len(found.saved)} values")
-        print(f"recompute  {found.cost_fraction:.2%} of one run, {len(found.recomputed)} ops")
+        print(f"recompute  {found.recompute_fraction:.2%} of one run, {len(found.recomputed)} ops")
         print(f"bound      {found.lower_bound_fraction:.2%}")
         print(f"seconds    {found.seconds:.2f}")
     return 0

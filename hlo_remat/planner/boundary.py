@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import time
 
 import numpy as np
 import scipy.optimize
@@ -31,6 +32,8 @@ from hlo_remat.planner.stages import is_view
 
 # maximum_flow has 32-bit capacities, and its flows must fit too.
 _CAPACITY = 2**30
+_PRICES = 16
+LARGE = 20_000  # ops, from which on there is no integer program
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -123,8 +126,58 @@ class Boundary:
             self.values[kept], self.ops[again], saved, float(self.cost[again].sum()), bound
         )
 
+    def price(self, budget: int, seconds: float = 10.0) -> tuple[Choice | None, float]:
+        """A choice that keeps at most `budget` bytes by minimum cuts at several prices, None if no
+        price has one; and the best bound of their dual values, which any choice within the budget
+        costs at least. For problems of any size."""
+        end = time.monotonic() + seconds
+        total = float(self.cost.sum())
+        low, high, price = 0.0, 0.0, total / max(int(self.bytes.sum()), 1)
+        little: Choice | None = None
+        much: Choice | None = None
+        bound = 0.0
+        for _ in range(_PRICES if total else 0):
+            choice = self.cut(price)
+            bound = max(bound, choice.lower_bound - price * (budget - self.must_bytes))
+            if choice.saved_bytes > budget:
+                low, little = price, choice
+            else:
+                high, much = price, choice
+            price = (low + high) / 2 if high else low * 4
+            if time.monotonic() > end:
+                break
+        if much is None or little is None:
+            return much, bound
+        # Cuts of neighbouring prices may lie far apart: up to some op the one, then the other.
+        first, last = 0, len(self.ops)
+        of_much, of_little = (np.isin(self.ops, c.again) for c in (much, little))
+        while last - first > 1:
+            middle = (first + last) // 2
+            is_before = np.arange(len(self.ops)) < middle
+            mixed = self.choice(np.where(is_before, of_much, of_little))
+            if mixed is not None and mixed.saved_bytes <= budget:
+                last = middle
+                much = min(much, mixed, key=lambda c: c.cost)
+            else:
+                first = middle
+        return dataclasses.replace(much, lower_bound=max(0.0, bound)), bound
+
+    def choice(self, again: np.ndarray) -> Choice | None:
+        """What is kept where those of `ops` run again that `again` says; None if it may not be."""
+        wanted = self.need | self.must
+        wanted[self.read[again[self.reader]]] = True
+        is_made = self.maker >= 0
+        is_made[is_made] = again[self.maker[is_made]]
+        kept = wanted & ~is_made | self.must
+        if (kept & ~self.may & ~self.must).any():
+            return None
+        saved = int(self.bytes[kept].sum())
+        return Choice(self.values[kept], self.ops[again], saved, float(self.cost[again].sum()), 0.0)
+
     def solve(self, budget: int, seconds: float = 10.0) -> Choice | None:
         """The cheapest choice that keeps at most `budget` bytes; None if none was found."""
+        if len(self.ops) > LARGE:
+            return self.price(budget, seconds)[0]
         choice = self._solve(budget, seconds, 1.0, is_integer=True)
         if choice is None or choice.saved_bytes <= budget:
             return choice

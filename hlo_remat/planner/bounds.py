@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from hlo_remat.planner.boundary import boundary_at
+from hlo_remat.planner.boundary import Boundary, boundary_at
 from hlo_remat.planner.graph import Graph
 from hlo_remat.planner.simulate import simulate
 
@@ -102,7 +102,7 @@ def recompute_bound(graph: Graph, budget: int, seconds: float = 3.0) -> CostBoun
         problem, room = _at(graph, op, budget)
         problems[op] = problem, room
         if len(problem.ops) > 4000:
-            cost = _dual_bound(problem, room, end)
+            cost = problem.price(room, max(end - time.monotonic(), 0.05))[1]
         else:
             cost = problem.relax(room, max(end - time.monotonic(), 0.05))
         if cost > 0 and (best is None or cost > best[0]):
@@ -119,7 +119,7 @@ def recompute_bound(graph: Graph, budget: int, seconds: float = 3.0) -> CostBoun
     return CostBound(*best)
 
 
-def _at(graph: Graph, op: int, budget: int):  # type: ignore[no-untyped-def]
+def _at(graph: Graph, op: int, budget: int) -> tuple[Boundary, int]:
     """The problem at `op` in any order, and the bytes that it may keep."""
     problem = boundary_at(graph, op, is_any_order=True)
     values = zip(graph.values, graph.definer, strict=True)
@@ -127,21 +127,3 @@ def _at(graph: Graph, op: int, budget: int):  # type: ignore[no-untyped-def]
     own = int(graph.bytes[list(graph.ops[op].results)].sum()) + graph.ops[op].workspace
     own -= sum(graph.values[result].bytes for _, result in graph.ops[op].in_place)
     return problem, budget - always - own
-
-
-def _dual_bound(problem, room: int, end: float) -> float:  # type: ignore[no-untyped-def]
-    """The best bound of minimum cuts at several prices: cost and price of bytes, less the budget's
-    price, is at most the cost."""
-    best, low, high = 0.0, 0.0, float(problem.cost.sum()) / max(room, 1)
-    room -= problem.must_bytes
-    for _ in range(14):
-        price = (low + high) / 2 if low else high / 8
-        choice = problem.cut(price)
-        best = max(best, choice.lower_bound - price * room)
-        if choice.saved_bytes - problem.must_bytes > room:
-            low = price
-        else:
-            high = price
-        if time.monotonic() > end:
-            break
-    return best

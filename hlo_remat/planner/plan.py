@@ -15,7 +15,7 @@ class Status(enum.Enum):
 
     OPTIMAL = "optimal: no plan that fits costs less"
     FEASIBLE = "fits the budget; the lower bound says how much cheaper another plan could be"
-    IMPOSSIBLE = "no plan can fit: one op alone needs more; raise the budget to the minimum"
+    IMPOSSIBLE = "no plan can fit, which is proven; raise the budget, at least to the minimum"
     NOT_FOUND = "no plan was found, though one may exist; raise the budget or the time limit"
 
     @property

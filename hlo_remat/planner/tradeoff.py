@@ -20,7 +20,7 @@ class Tradeoff:
     """What is saved over the boundary, and what is made again after it.
 
     - `saved`, `recomputed`: indices of values and of ops.
-    - `saved_bytes`; `cost`, of what is recomputed, and `cost_fraction`, of the sum of all ops'.
+    - `saved_bytes`; `cost`: of what is recomputed; `recompute_fraction`: of the sum of all costs.
     - `lower_bound`, `lower_bound_fraction`: no choice of at most the bytes asked for costs less.
     """
 
@@ -33,7 +33,7 @@ class Tradeoff:
     seconds: float
 
     @property
-    def cost_fraction(self) -> float:
+    def recompute_fraction(self) -> float:
         return self.cost / self.total_cost if self.total_cost else 0.0
 
     @property
@@ -44,7 +44,7 @@ class Tradeoff:
         """What `--json` prints."""
         return {
             "saved_bytes": self.saved_bytes,
-            "recompute_fraction": self.cost_fraction,
+            "recompute_fraction": self.recompute_fraction,
             "lower_bound_fraction": self.lower_bound_fraction,
             "seconds": round(self.seconds, 3),
         }

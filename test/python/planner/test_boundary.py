@@ -82,6 +82,20 @@ def test_cuts_are_the_cheapest_choice_at_their_price(graph: Graph, price: float)
     assert choice.lower_bound <= best * (1 + 1e-12)
 
 
+@settings(max_examples=300, deadline=None)
+@given(boundaries(), st.integers(0, 20))
+def test_prices_alone_give_choices_within_the_budget_and_a_bound(graph: Graph, budget: int) -> None:
+    problem = program_boundary(graph)
+    best = min((c for size, c in all_choices(problem) if size <= budget), default=None)
+    choice, bound = problem.price(budget)
+    if choice is not None:
+        assert choice.saved_bytes <= budget
+        assert best is not None
+        assert choice.cost >= best - 1e-9
+    if best is not None:
+        assert bound <= best + 1e-6
+
+
 def test_one_of_bytes_and_cost_is_asked_for() -> None:
     with pytest.raises(GraphError, match="either saved_bytes or cost"):
         tradeoff(residual_chain(2))

@@ -75,7 +75,7 @@ def test_index_lists_save_inputs_for_nothing_and_views_not_at_all() -> None:
     assert (all_saved.saved_bytes, all_saved.cost) == (10, 0.0)
     nothing = tradeoff(graph, saved_bytes=0)
     assert nothing is not None
-    assert (nothing.saved_bytes, nothing.cost_fraction) == (0, 1.0)
+    assert (nothing.saved_bytes, nothing.recompute_fraction) == (0, 1.0)
     some = tradeoff(graph, cost=1.0)
     assert some is not None
     assert some.saved_bytes == 6
