@@ -149,6 +149,11 @@ class Graph:
         return Rows.of(op.results for op in self.ops)
 
     @functools.cached_property
+    def in_place(self) -> Rows:
+        """For each op the operands whose memory its results can take."""
+        return Rows.of((operand for operand, _ in op.in_place) for op in self.ops)
+
+    @functools.cached_property
     def readers(self) -> Rows:
         """For each value the ops that read it, in program order."""
         read, reader = self.operands.gather(np.arange(len(self.ops)))

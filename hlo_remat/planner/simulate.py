@@ -11,7 +11,7 @@ interpreter that allocates and frees step by step.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -118,10 +118,10 @@ def simulate(graph: Graph, recomputes: Sequence[Recompute] = ()) -> Execution:
     np.add.at(change, first, size)
     np.add.at(change, np.minimum(end, runs) + 1, -size)
     memory = np.cumsum(change)[:runs] + graph.workspace[sequence]
-    for op, operand, result in _in_place(graph):
-        (at,) = np.nonzero(sequence == op)
-        dies = end[root[instance(np.full(len(at), operand), at)]] == at
-        memory[at[dies]] -= graph.values[result].bytes
+    operand, at = graph.in_place.gather(sequence)
+    dies = end[root[instance(operand, at)]] == at
+    reused = np.array([v.bytes for v in graph.values], np.int64)[operand]
+    np.subtract.at(memory, at[dies], reused[dies])
     end = np.minimum(end, runs - 1)
     return Execution(sequence, is_first, memory, value, first, end, size)
 
@@ -165,7 +165,7 @@ def can_replay(graph: Graph, op: int, before: int) -> bool:
     return own == there or (there is not None and graph.loops[there].replays == own)
 
 
-def _roots(graph: Graph, value: Ints, birth: Ints, instance) -> Ints:  # type: ignore[no-untyped-def]
+def _roots(graph: Graph, value: Ints, birth: Ints, instance: Callable[[Ints, Ints], Ints]) -> Ints:
     """For each instance the one whose memory it is in."""
     alias = np.array([-1 if v.alias_of is None else v.alias_of for v in graph.values], np.int64)
     root = np.arange(len(value))
@@ -179,13 +179,9 @@ def _roots(graph: Graph, value: Ints, birth: Ints, instance) -> Ints:  # type: i
     return root
 
 
-def _in_place(graph: Graph) -> list[tuple[int, int, int]]:
-    return [(i, *pair) for i, op in enumerate(graph.ops) for pair in op.in_place]
-
-
-def _stack(  # type: ignore[no-untyped-def]
+def _stack(
     graph: Graph, loop: Ints, birth: Ints, last: Ints, size: Ints, read: Ints, read_at: Ints
-):
+) -> tuple[Ints, Ints, Ints]:
     """Live ranges where loops are: an instance that leaves its loop is kept of each trip, from the
     loop's first run on; what is read in a loop that it wasn't made in stays to the loop's end."""
     runs = len(loop)

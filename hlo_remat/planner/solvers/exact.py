@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+from collections.abc import Iterable, Iterator
 
 from hlo_remat.planner.graph import Graph
 from hlo_remat.planner.simulate import Recompute
@@ -99,7 +100,7 @@ class _Game:
             for op in graph.ops
         ]
 
-    def _bits(self, values) -> int:  # type: ignore[no-untyped-def]
+    def _bits(self, values: Iterable[int]) -> int:
         bits = 0
         for v in values:
             bits |= 1 << int(self.graph.root[v])
@@ -108,7 +109,7 @@ class _Game:
     def bytes(self, live: int) -> int:
         return sum(size for v, size in enumerate(self.size) if live >> v & 1)
 
-    def moves(self, position: int, live: int):  # type: ignore[no-untyped-def]
+    def moves(self, position: int, live: int) -> Iterator[tuple[int, int, float]]:
         """(op, live after it, cost); op -1 for a drop."""
         ops = self.graph.ops
         for v in range(len(self.size)):

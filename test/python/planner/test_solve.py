@@ -31,6 +31,7 @@ from hlo_remat.planner import (
     solve,
     structural_minimum,
 )
+from hlo_remat.planner.bounds import recompute_bound
 from hlo_remat.planner.simulate import recompute_cost
 from hlo_remat.planner.solve import Search
 from hlo_remat.planner.solvers import exact
@@ -91,6 +92,16 @@ def test_no_plan_is_below_the_structural_minimum(graph: Graph, data: st.DataObje
             for op in (data.draw(st.sampled_from(again)) for _ in range(count))
         )
         assert simulate(graph, recomputes).peak >= minimum.bytes
+
+
+@settings(max_examples=300, deadline=None)
+@given(programs(), st.integers(0, 20))
+def test_no_plan_costs_less_than_the_recompute_bound(graph: Graph, budget: int) -> None:
+    assume(exact.is_tiny(graph))
+    result = exact.search(graph, budget)
+    bound = recompute_bound(graph, budget)
+    if bound is not None and result.recomputes is not None:
+        assert bound.cost <= recompute_cost(graph, result.recomputes) + 1e-6
 
 
 @settings(max_examples=60, deadline=None)
