@@ -64,6 +64,9 @@ class Origins:
     def __init__(self, index: Index):
         self.index = index
         self.loops = Loops(index)
+        self.unproven: dict[
+            int, str
+        ] = {}  # reads of a forward loop's stacks, with what is not proven
         self.takes_part: set[int] = set()  # slices that only take a value out of an unrolled stack
         self._memo: dict[int, Origin | None] = {}
 
@@ -103,10 +106,16 @@ class Origins:
             return None
         carry = self.index.results[forward].index(made)
         written = self._written(forward, carry)
-        if written is None or not self._same_type(written[0], value):
+        if written is None:
+            self.unproven[read] = "the forward loop doesn't write it once a trip, and nothing else"
+            return None
+        if not self._same_type(written[0], value):
             return None
         trip = self._trip(forward, written[1], backward, indices, stack)
         if trip is None:
+            self.unproven[read] = (
+                "the rows that are read aren't proven to be those that were written"
+            )
             return None
         write = self.index.definer[self.loops.yielded(forward)[carry]]
         frame = Frame(backward, forward, trip, slots=(write, read))

@@ -34,8 +34,7 @@ class Pairing:
         self.aliases = aliases
         self.purity = purity
         self.origins = Origins(index)
-        self._reads: dict[int, dict[int, list[int]]] = {}
-        self._frames: dict[tuple[int, int], tuple[Frame, ...]] = {}
+        self._reads: dict[int, dict[tuple[Frame, ...], dict[int, list[int]]]] = {}
 
     def pairs(self) -> dict[int, Pair | None]:
         """For each bwd_enter its pair; None where no forward is found.
@@ -68,17 +67,18 @@ class Pairing:
         marker = self.markers[marker_op]
         return self.index.operands[marker_op][len(marker.values) :][: len(marker.inputs)]
 
-    def reads(self, block: int) -> dict[int, list[int]]:
-        """Forward value -> the values in `block` that are it, for what `block` reads."""
+    def reads(self, block: int) -> dict[tuple[Frame, ...], dict[int, list[int]]]:
+        """For the frames that lead to what `block` reads: forward value -> the values in `block`
+        that are it."""
         if block not in self._reads:
-            found: dict[int, list[int]] = defaultdict(list)
+            found: dict[tuple[Frame, ...], dict[int, list[int]]] = {}
             for value in self._values_in(block):
                 origin = self.origins.of(value, block)
                 if origin is None or origin.frames[-1].backward != self.index.block_owner[block]:
                     continue
-                found[origin.value].append(value)
-                self._frames[block, self._home_block(origin.value)] = origin.frames
-            self._reads[block] = dict(found)
+                by_value = found.setdefault(origin.frames, {})
+                by_value.setdefault(origin.value, []).append(value)
+            self._reads[block] = found
         return self._reads[block]
 
     def _values_in(self, block: int) -> list[int]:
@@ -101,16 +101,15 @@ class Pairing:
         if same:
             yield from map(Pair, same)
             return
-        self.reads(block)
-        for (reading, home), frames in sorted(self._frames.items()):
-            if reading != block:
-                continue
-            for enter in by_block[home]:
-                operands = self.index.operands[enter]
-                if len(operands) == len(inputs) and all(
-                    self.same(u, v, block, frames) for u, v in zip(operands, inputs, strict=True)
-                ):
-                    yield Pair(enter, frames)
+        for frames, by_value in self.reads(block).items():
+            for home in sorted({self._home_block(made) for made in by_value}):
+                for enter in by_block[home]:
+                    operands = self.index.operands[enter]
+                    if len(operands) == len(inputs) and all(
+                        self.same(u, v, block, frames)
+                        for u, v in zip(operands, inputs, strict=True)
+                    ):
+                        yield Pair(enter, frames)
 
     # -- equality of a forward value and a backward one ----------------------------------------
 

@@ -34,6 +34,7 @@ class Forward:
     `ops` depend on the region's inputs, `inputs`. `residual_uses` are the places after `bwd_enter`
     that read values of the forward, by value. `in_backward` gives for a forward value the value
     that is it at `bwd_enter`: itself in one block, else one that was handed over, if any was.
+    `of_other_trips` are values that the backward reads of other trips than the region's inputs.
     """
 
     enter: int
@@ -43,6 +44,7 @@ class Forward:
     residual_uses: dict[int, list[Use]]
     in_backward: dict[int, int] | None
     frames: tuple[Frame, ...] = ()
+    of_other_trips: tuple[int, ...] = ()
 
     def at_backward(self, value: int) -> int | None:
         return value if self.in_backward is None else self.in_backward.get(value)
@@ -107,9 +109,10 @@ def forward_of(
                     reach([index.results[op][result]])
 
     in_backward = None
+    of_other_trips: list[int] = []
     if not is_one_block:
         in_backward = dict(zip(inputs, pairing.inputs(bwd_enter), strict=True))
-        for made, reads in pairing.reads(index.block[bwd_enter]).items():
+        for made, reads in pairing.reads(index.block[bwd_enter]).get(pair.frames, {}).items():
             if made not in seen:
                 continue
             for read in reads:
@@ -120,12 +123,24 @@ def forward_of(
                 )
                 if index.home(read) < bwd_enter:
                     in_backward.setdefault(aliases.made(made), read)
+        for frames, by_value in pairing.reads(index.block[bwd_enter]).items():
+            if frames != pair.frames:
+                of_other_trips += (v for made in by_value.keys() & seen for v in by_value[made])
         # JAX computes what depends on constants alone once, outside of both loops.
         for carried, made in _carried_constants(index, pairing.origins.loops, bwd_enter, constants):
             uses_after = (use for use in index.uses[carried] if is_residual_use(use))
             residual_uses[made] += (u for u in uses_after if _is_within(index, u, bwd_enter))
     used = {v: uses for v, uses in residual_uses.items() if uses}
-    return Forward(enter, bwd_enter, frozenset(ops), inputs, used, in_backward, pair.frames)
+    return Forward(
+        enter,
+        bwd_enter,
+        frozenset(ops),
+        inputs,
+        used,
+        in_backward,
+        pair.frames,
+        tuple(sorted(of_other_trips)),
+    )
 
 
 def _carried_constants(

@@ -162,10 +162,20 @@ class _Partitioner:
     def run(self, module: ir.Module, symbols: ir.SymbolTable) -> None:
         for decider in self.deciders():
             self.check_names(decider)
+            for read in decider.forward.of_other_trips:
+                self.diagnostics.remark(
+                    self.analysis.location(self.index.home(read)),
+                    f"what is read here of region '{decider.region.label}' is saved: it is of "
+                    "another trip than the region's inputs",
+                )
             decisions = decider.decide()
             self.report_unused_names(decider, decisions)
             if decisions:
                 self.rewrite(decider, decisions, module, symbols)
+        for read, reason in sorted(self.analysis.pairing.origins.unproven.items()):
+            self.diagnostics.remark(
+                self.analysis.location(read), f"the stack that is read here is saved: {reason}"
+            )
         for pairs in self.pages.values():
             for op in (op for pair in pairs for op in pair):
                 op.erase()

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The modules that try to fool the matching of loops compute the same after each stage."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import numpy as np
+import pytest
+from stages import check_stages
+
+FILE = pathlib.Path(__file__).parents[2] / "lit" / "passes" / "partition-loops.mlir"
+MODULES = FILE.read_text().split("// -----\n")
+NAMES = [re.search(r"^// (.*?)[.:]?$", m.split("RUN:")[-1], re.MULTILINE)[1] for m in MODULES]
+
+
+@pytest.mark.parametrize("text", MODULES, ids=NAMES)
+def test_each_stage_computes_the_same(text):
+    x, g = np.float32([0.3, -0.7, 1.1, 2.0]), np.float32([1.0, -2.0, 0.5, 3.0])
+    extra = [np.int32(2)] if ": tensor<i32>) ->" in text else []
+    check_stages(text, [x, g, *extra])
