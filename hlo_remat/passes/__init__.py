@@ -7,6 +7,7 @@ from hlo_remat.passes.inline import Inline
 from hlo_remat.passes.lower_recompute import LowerRecompute
 from hlo_remat.passes.partition import Partition
 from hlo_remat.passes.pin_buffers import PinBuffers
+from hlo_remat.passes.pin_inputs import PinInputs
 from hlo_remat.passes.recompute import Recompute
 from hlo_remat.passes.strip import Strip
 
@@ -15,6 +16,7 @@ _ORDER: tuple[type[Pass] | str, ...] = (
     Partition,
     Recompute,
     LowerRecompute,
+    PinInputs,
     Strip,
     "symbol-dce",
     DeadCarry,

@@ -8,6 +8,7 @@ from hlo_remat.passes.inline import Inline
 from hlo_remat.passes.lower_recompute import LowerRecompute
 from hlo_remat.passes.partition import Partition
 from hlo_remat.passes.pin_buffers import PinBuffers
+from hlo_remat.passes.pin_inputs import PinInputs
 from hlo_remat.passes.pipeline import Pipeline
 from hlo_remat.passes.recompute import Recompute
 from hlo_remat.passes.strip import Strip
@@ -27,6 +28,7 @@ def default_pipeline(
             partition or Partition(),
             Recompute(),
             lower,
+            PinInputs(target=lower.target, jaxlib=lower.jaxlib),
             Strip(),
             "symbol-dce",
             DeadCarry(),

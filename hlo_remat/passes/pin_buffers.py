@@ -10,6 +10,7 @@ from jaxlib.mlir.dialects import stablehlo
 from hlo_remat.diagnostics import Diagnostics
 from hlo_remat.ir import fence
 from hlo_remat.ir.index import nested_ops
+from hlo_remat.ir.sizes import size_in_bytes
 from hlo_remat.passes.base import Pass, option
 from hlo_remat.strategy import choose, parse_version
 
@@ -59,10 +60,7 @@ class PinBuffers(Pass):
 
     def constant(self, value: ir.Value) -> ir.DenseElementsAttr | None:
         """The constant whose one element is everywhere in `value`, if that is large."""
-        type_ = value.type
-        if not isinstance(value, ir.OpResult) or not isinstance(type_, ir.RankedTensorType):
-            return None
-        if not type_.has_static_shape or _size(type_) < self.min_bytes:
+        if not isinstance(value, ir.OpResult) or size_in_bytes(value.type) < self.min_bytes:
             return None
         op = value.owner.operation
         if op.name == _BROADCAST and isinstance(op.operands[0], ir.OpResult):
@@ -89,15 +87,3 @@ def _is_computed_beside(value: ir.Value, loop: ir.Operation) -> bool:
 def _scalar(elements: ir.DenseElementsAttr) -> ir.Value:
     type_ = ir.RankedTensorType.get([], ir.RankedTensorType(elements.type).element_type)
     return stablehlo.constant(ir.DenseElementsAttr.get_splat(type_, elements.get_splat_value()))
-
-
-def _size(type_: ir.RankedTensorType) -> int:
-    """In bytes; what has no width in bits counts as one byte an element."""
-    count = 1
-    for extent in type_.shape:
-        count *= extent
-    element = type_.element_type
-    factor = 1
-    if isinstance(element, ir.ComplexType):
-        factor, element = 2, element.element_type
-    return count * factor * max(1, getattr(element, "width", 8) // 8)
