@@ -22,10 +22,13 @@ from hlo_remat.ir.aliases import Aliases
 from hlo_remat.ir.index import Index
 from hlo_remat.ir.location import file_line_col, op_path
 from hlo_remat.ir.markers import Decision, Kind
+from hlo_remat.ir.needs import SLOTTED, Needs
+from hlo_remat.ir.origin import Origins
 from hlo_remat.ir.regions import read_markers
 from hlo_remat.passes.inline import Inline
 from hlo_remat.passes.partition import Partition
 from hlo_remat.passes.pipeline import pipeline_of
+from hlo_remat.passes.recompute import Recompute
 
 _WHOLE = "hlo_remat.saved_residuals"
 
@@ -63,7 +66,7 @@ class SavedResiduals(list[Residual]):
 def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> SavedResiduals:
     """What the backward of `f` at these arguments keeps once its regions are partitioned.
 
-    It lowers the gradient of `f` and runs the passes up to hlo-remat-partition, so it reports what
+    It lowers the gradient of `f` and runs the passes up to hlo-remat-recompute, so it reports what
     the compiled program really keeps of each region; what lies outside every region counts as
     saved. Arguments that the backward reads are listed too, though they take no further memory.
 
@@ -80,7 +83,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> SavedRe
     """
     lowered, arg_names = _lower_backward(f, args, kwargs)
     module = module_io.parse(module_io.bytecode(lowered.compiler_ir("stablehlo")))
-    pipeline_of(Inline(), Partition()).run(module, diagnostics=Diagnostics())
+    pipeline_of(Inline(), Partition(), Recompute()).run(module, diagnostics=Diagnostics())
     main = next(
         view.operation
         for view in module.body.operations
@@ -148,6 +151,7 @@ class _Reader:
         self.index = Index(main)
         self.markers = read_markers(self.index, Diagnostics())
         self.aliases = Aliases(self.index, self.markers)
+        self.origins = Origins(self.index)
         self.arg_names = arg_names
         arguments = main.regions[0].blocks[0].arguments
         self.arguments = {self.index.id_of(v): k for k, v in enumerate(arguments)}
@@ -158,6 +162,9 @@ class _Reader:
                 self.names.setdefault(made, []).append(marker.name)
 
     def read(self) -> SavedResiduals:
+        needs = Needs(self.index, step=self.aliases.step)
+        needs.add_op(self.index.blocks[0][-1])
+        needs.finish()
         kept: dict[int, None] = {}
         for op, marker in sorted(self.markers.items()):
             if marker.kind is Kind.BWD_ENTER and marker.label == _WHOLE:
@@ -165,18 +172,32 @@ class _Reader:
                 for v, decision in zip(
                     self.index.operands[op][first:], marker.decisions, strict=True
                 ):
-                    if decision is not Decision.RECOMPUTE:
-                        kept[self.aliases.made(v)] = None
+                    made = self.aliases.made(v)
+                    if decision is not Decision.RECOMPUTE and needs.has(made):
+                        kept[made] = None
         return SavedResiduals(self.residual(v) for v in sorted(kept))
 
     def residual(self, value: int) -> Residual:
         shaped = aval(self.index.values[value].type)
         return Residual(shaped.shape, np.dtype(shaped.dtype), self.source(value))
 
+    def inside(self, value: int) -> int:
+        """What a loop or a branch hands out as `value`."""
+        while (op := self.index.definer[value]) >= 0 and self.index.names[op] in SLOTTED:
+            result = self.index.results[op].index(value)
+            handouts = self.origins.handed_out(op, result)
+            if not handouts:
+                break
+            value = self.aliases.made(handouts[0].value)
+        return value
+
     def source(self, value: int) -> str:
         if value in self.arguments:
             return f"from the argument {self.arg_names[self.arguments[value]]}"
+        value = self.inside(value)
         op = self.index.definer[value]
+        if op < 0:
+            return "carried by a loop"
         name = self.index.names[op]
         if name == "stablehlo.constant":
             return "from a constant"

@@ -20,14 +20,21 @@ class Needs:
 
     `ops` are the ops that are needed, and `slots` which carries or results of those that have
     several. Values that `stops` holds for are not followed further; those met are in `stopped`.
+    `step` gives the value that one is another name of, if it is.
     """
 
-    def __init__(self, index: Index, stops: Callable[[int], bool] = lambda value: False):
+    def __init__(
+        self,
+        index: Index,
+        stops: Callable[[int], bool] = lambda value: False,
+        step: Callable[[int], int | None] = lambda value: None,
+    ):
         self.index = index
         self.ops: set[int] = set()
         self.slots: dict[int, set[int]] = defaultdict(set)
         self.stopped: set[int] = set()
         self._stops = stops
+        self._step = step
         self._seen: set[int] = set()
         self._todo: list[int] = []
 
@@ -67,6 +74,10 @@ class Needs:
         index = self.index
         op = index.home(value)
         if op < 0:
+            return
+        same = self._step(value)
+        if same is not None:
+            self.add([same])
             return
         self.add_op(op)
         if index.names[op] not in SLOTTED:
