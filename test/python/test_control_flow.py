@@ -293,7 +293,7 @@ def test_as_jax_checkpoint(make, kind):
     theirs = gradient(make, mark, jax_name).lower(W, X).compile(options or None)
     compiled = hlo_remat.apply(marked(make, kind)).compile()
     assert_close(compiled(W, X), plain(make)[1])
-    # What a branch reads from outside JAX from 0.11 on hands over once, not with the branch's results.
+    # What a branch reads from outside JAX from 0.11 on hands over once, not among its results.
     allowed = 1.4 if make is region_in_branch_in_scan else 1.02
     assert temp_bytes(compiled) <= allowed * temp_bytes(theirs)
     assert dots(compiled) == dots(theirs)
