@@ -67,7 +67,7 @@ def largest_relative_difference(a: Any, b: Any) -> float:
 
 
 def time_ratio(
-    a: Measured, b: Measured, arguments: Sequence[Any], pairs: int = 15, warm_up: int = 2
+    a: Measured, b: Measured, arguments: Sequence[Any], pairs: int = 9, warm_up: int = 2
 ) -> float:
     """The median over interleaved pairs of the time of `a` over that of `b`."""
     for _ in range(warm_up):

@@ -142,7 +142,7 @@ def lstm(steps: int = 32, width: int = 256, batch: int = 64, chunk: int = 4) -> 
 
 
 def scanned_transformer(
-    layers: int = 12, width: int = 128, heads: int = 4, length: int = 256, batch: int = 4
+    layers: int = 12, width: int = 128, heads: int = 4, length: int = 256, batch: int = 2
 ) -> Model:
     """A decoder whose layers are one scan."""
 
