@@ -44,9 +44,14 @@ class Diagnostic:
 
 
 class Diagnostics:
-    """Collects what the passes say while they run over one module."""
+    """Collects what the passes say while they run over one module.
+
+    `analyses` is what a pass leaves to the one that runs directly after it, by function: see
+    `hlo_remat.passes.pipeline`, which empties it in all other cases.
+    """
 
     def __init__(self) -> None:
+        self.analyses: dict[int, Any] = {}
         self.all: list[Diagnostic] = []
         self._remarks: set[tuple[str, str]] = set()
 

@@ -20,6 +20,8 @@ from hlo_remat.ir.purity import Purity
 from hlo_remat.ir.regions import Constants, Forward, forward_of, live_ops, read_markers
 from hlo_remat.policies import Offload
 
+_CUTS = frozenset({"stablehlo.slice", "stablehlo.reshape", "stablehlo.transpose"})
+
 
 class Analysis:
     """What is known of one function; `index` and `markers` are kept in step by who rewrites it."""
@@ -162,10 +164,20 @@ class Decider:
             self._report_impure(op)
         is_there = self.at_backward(value) is not None
         if op not in self.forward.ops:
-            may_recompute = not is_there or (op in self.analysis.constants and not answer)
+            is_cheap = op in self.analysis.constants or self._is_part_of_an_argument(value)
+            may_recompute = not is_there or (is_cheap and not answer)
         else:
             may_recompute = not (answer and is_there)
         return Decision.RECOMPUTE if may_recompute and not is_impure else Decision.SAVE
+
+    def _is_part_of_an_argument(self, value: int) -> bool:
+        """Whether `value` is cut out of an argument of the function, as what JAX moves out of loops
+        often is: the argument is there anyway."""
+        while (op := self.index.definer[value]) >= 0:
+            if self.index.names[op] not in _CUTS:
+                return False
+            value = self.index.operands[op][0]
+        return self.index.home(value) < 0
 
     def _out_of_reach(self, decisions: dict[int, Decision]) -> set[int]:
         """The values that the backward has not, and can't make from what it has."""

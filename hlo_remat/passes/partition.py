@@ -59,6 +59,8 @@ class Partition(Pass):
                     analysis = Analysis(function, purity, diagnostics)
                 if _Partitioner(analysis, policy, pages).hand_over():
                     analysis = Analysis(function, purity, diagnostics)
+            else:
+                diagnostics.analyses[hash(function)] = analysis
             _Partitioner(analysis, policy, pages).run(module, symbols)
 
 
@@ -126,8 +128,9 @@ class _Partitioner:
         by_op: dict[int, list[int]] = defaultdict(list)
         for op, value in found:
             by_op[op].append(value)
-        for op, values in by_op.items():
-            # What is a result of an op in `op` before what is handed out of that, and changes it.
+        # Outer ops first, and of each what is less deep: the result of an op is handed on before
+        # something is handed out of that op, which builds it anew.
+        for op, values in sorted(by_op.items()):
             hand_out(self.index, loops, sorted(values, key=self.index.depth), op)
         return bool(found)
 

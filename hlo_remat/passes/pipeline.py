@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import functools
 import gc
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -88,13 +89,23 @@ class Pipeline:
     ) -> bool:
         # The timing report is printed when the manager dies: it must not outlive this function.
         manager = PassManager(_ANCHOR)
-        for element in self.elements:
+        last_run = -1  # number of the last pass of ours that ran
+
+        def enter(number: int) -> None:
+            nonlocal last_run
+            if last_run != number - 1:  # a native pass in between may have changed the module
+                diagnostics.analyses.clear()
+            last_run = number
+
+        for number, element in enumerate(self.elements):
             if isinstance(element, str):
                 manager.add(element)
             else:
                 # `op_name=` must stay away: the native side keeps a reference to a dead string.
                 manager.add(
-                    _native_callback(element, module, diagnostics),
+                    _native_callback(
+                        element, module, diagnostics, functools.partial(enter, number)
+                    ),
                     name=type(element).__name__,
                     argument=element.name,
                 )
@@ -136,14 +147,18 @@ def parse_pipeline(text: str) -> Pipeline:
 
 
 def _native_callback(
-    pass_: Pass, module: ir.Module, diagnostics: Diagnostics
+    pass_: Pass, module: ir.Module, diagnostics: Diagnostics, enter: Callable[[], None]
 ) -> Callable[[ir.Operation, Any], None]:
     def run(_: ir.Operation, native_pass: Any) -> None:
         old_errors = len(diagnostics.errors)
+        enter()
+        given = list(diagnostics.analyses)
         try:
             pass_.run(module, diagnostics)
         except DiagnosticError as error:
             diagnostics.all.extend(error.diagnostics)
+        for key in given:  # used, or stale
+            diagnostics.analyses.pop(key, None)
         if len(diagnostics.errors) > old_errors:
             native_pass.signal_pass_failure()
 

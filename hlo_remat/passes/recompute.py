@@ -8,16 +8,14 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func
 
 from hlo_remat.diagnostics import Diagnostics
-from hlo_remat.ir.aliases import Aliases
 from hlo_remat.ir.clone import clone_ops
 from hlo_remat.ir.dead import erase_dead
+from hlo_remat.ir.decisions import Analysis
 from hlo_remat.ir.handover import feed
-from hlo_remat.ir.index import Index, nested_ops
+from hlo_remat.ir.index import nested_ops
 from hlo_remat.ir.location import with_scope
 from hlo_remat.ir.markers import PREFIX, Decision, Kind, Marker, MarkerError, build_recompute
-from hlo_remat.ir.pairing import Pairing
 from hlo_remat.ir.purity import Purity
-from hlo_remat.ir.regions import read_markers
 from hlo_remat.passes.base import Pass
 from hlo_remat.policies import PolicyError
 
@@ -45,8 +43,12 @@ class Recompute(Pass):
         symbols = ir.SymbolTable(module.operation)
         purity = Purity(module)
         for view in list(module.body.operations):
-            if view.operation.name == "func.func":
-                _Recomputer(module, view.operation, symbols, purity, diagnostics).run()
+            function = view.operation
+            if function.name == "func.func":
+                analysis = diagnostics.analyses.get(hash(function))
+                if analysis is None:
+                    analysis = Analysis(function, purity, diagnostics)
+                _Recomputer(module, analysis, symbols, purity, diagnostics).run()
 
 
 class _Recomputer:
@@ -55,7 +57,7 @@ class _Recomputer:
     def __init__(
         self,
         module: ir.Module,
-        function: ir.Operation,
+        analysis: Analysis,
         symbols: ir.SymbolTable,
         purity: Purity,
         diagnostics: Diagnostics,
@@ -63,10 +65,10 @@ class _Recomputer:
         self.module = module
         self.symbols = symbols
         self.diagnostics = diagnostics
-        self.index = Index(function)
-        self.markers = read_markers(self.index, diagnostics)
-        self.aliases = Aliases(self.index, self.markers)
-        self.pairing = Pairing(self.index, self.markers, self.aliases, purity)
+        self.index = analysis.index
+        self.markers = analysis.markers
+        self.aliases = analysis.aliases
+        self.pairing = analysis.pairing
         self.purity = purity
         self.released: list[ir.Value] = []
         self.scoped: dict[ir.Location, ir.Location] = {}
