@@ -11,7 +11,10 @@ import pytest
 from stages import check_stages
 
 FOLDER = pathlib.Path(__file__).parents[2] / "lit" / "passes"
-FILES = [FOLDER / "partition-loops.mlir", FOLDER / "partition-branches.mlir"]
+FILES = [
+    FOLDER / f"{name}.mlir"
+    for name in ("partition-loops", "partition-branches", "origins", "origins-pipeline")
+]
 # The reference interpreter knows no sdy.manual_computation.
 MODULES = [
     module
@@ -24,7 +27,9 @@ NAMES = [re.search(r"^// (.*?)[.:]?$", m.split("RUN:")[-1], re.MULTILINE)[1] for
 
 @pytest.mark.parametrize("text", MODULES, ids=NAMES)
 def test_each_stage_computes_the_same(text):
-    x, g = np.float32([0.3, -0.7, 1.1, 2.0]), np.float32([1.0, -2.0, 0.5, 3.0])
-    extra = [np.int32(2)] if ": tensor<i32>) ->" in text else []
-    extra += [np.bool_(True), np.bool_(False)] if "%p: tensor<i1>, %q" in text else []
-    check_stages(text, [x, g, *extra])
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        x, g = rng.normal(0.5, 1, (2, 4)).astype(np.float32)
+        extra = [np.int32(rng.integers(3))] if ": tensor<i32>) ->" in text else []
+        extra += [np.bool_(seed), np.bool_(1 - seed)] if "%p: tensor<i1>, %q" in text else []
+        check_stages(text, [x, g, *extra])
