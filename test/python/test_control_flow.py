@@ -343,6 +343,32 @@ def test_an_unroll_that_does_not_divide_the_length(caplog):
     assert_close(compiled(W, X), plain(make)[1])
 
 
+def test_a_long_sequence_in_chunks():
+    """1,000 steps of an RNN: the memory of one chunk and of all chunks' starts."""
+    rng = np.random.default_rng(0)
+    xs = rng.standard_normal((25, 40, 4, 8), dtype=np.float32)
+    w = 0.2 * rng.standard_normal((2, 8, 8), dtype=np.float32)
+
+    def make(mark):
+        def loss(w, xs):
+            def step(h, x):
+                update = jax.nn.sigmoid(x @ w[0])
+                h = update * h + (1 - update) * jnp.tanh(h @ w[1] + x)
+                return h, jnp.sum(h)
+
+            h, sums = lax.scan(mark(lambda h, xs: lax.scan(step, h, xs)), xs[0, 0], xs)
+            return jnp.sum(h**2) + jnp.mean(sums**2)
+
+        return jax.jit(jax.grad(loss, argnums=(0, 1))).lower(w, xs)
+
+    options = compiler_options("cpu", parse_version(version.__version__), barrier_in_loop=True)
+    theirs = make(jax.checkpoint).compile(options or None)
+    ours, whole = hlo_remat.apply(make(hlo_remat.checkpoint)).compile(), make(lambda f: f).compile()
+    assert_close(ours(w, xs), whole(w, xs))
+    assert temp_bytes(ours) <= 1.02 * temp_bytes(theirs)
+    assert temp_bytes(ours) < 0.4 * temp_bytes(whole)
+
+
 def test_no_fence_without_prevent_cse():
     def mark(f):
         return hlo_remat.checkpoint(f, prevent_cse=False)
@@ -466,6 +492,18 @@ def test_a_loop_without_a_gradient():
         )
 
 
+def test_a_region_in_a_loop_without_a_gradient():
+    """Forward mode through a loop whose trips depend on data."""
+    run = hlo_remat.checkpoint(lambda x: jnp.sin(jnp.sin(x)) * 1.1)
+
+    def f(x):
+        keep_on = lambda s: (s[0] < 5) & (s[1][0, 0] > -9)  # noqa: E731
+        return lax.while_loop(keep_on, lambda s: (s[0] + 1, run(s[1])), (0, x))[1]
+
+    lowered = jax.jit(lambda x: jax.jvp(f, (x,), (jnp.cos(x),))).lower(X)
+    assert_close(hlo_remat.apply(lowered).compile()(X), lowered.compile()(X))
+
+
 @pytest.mark.parametrize("remat3", ["0", "1"])
 def test_markers_do_not_depend_on_remat3(run_python, remat3):
     """JAX's own new implementation changes nothing for ours, and beside ours."""
@@ -473,14 +511,26 @@ def test_markers_do_not_depend_on_remat3(run_python, remat3):
 import jax, jax.numpy as jnp, numpy as np, hlo_remat
 from jax import lax
 w, x = np.full((4, 16, 16), 0.1, np.float32), np.ones((64, 16), np.float32)
-def loss(mark):
-    run = mark(lambda w, c: jnp.sin(jnp.tanh(c @ w)))
-    return jax.jit(jax.grad(lambda w, x: lax.scan(lambda c, w: (run(w, c), None), x, w)[0].sum()))
+layer = lambda w, c: jnp.sin(jnp.tanh(c @ w))
+def in_scan(mark):
+    run = mark(layer)
+    return lambda w, x: lax.scan(lambda c, w: (run(w, c), None), x, w)[0].sum()
+def around_scan(mark):
+    run = mark(lambda w, x: lax.scan(lambda c, w: (layer(w, c), None), x, w)[0])
+    return lambda w, x: run(w[2:], run(w[:2], x)).sum()
+def in_branch(mark):
+    run = mark(layer)
+    return lambda w, x: lax.cond(x[0, 0] > 0, run, lambda w, x: x, w[0], x).sum()
+def inside_custom_vjp(mark):
+    f = jax.custom_vjp(lambda w, x: mark(layer)(w, x))
+    f.defvjp(lambda w, x: jax.vjp(mark(layer), w, x), lambda vjp, ct: vjp(ct))
+    return lambda w, x: f(w[1], f(w[0], x)).sum()
 both = lambda f: jax.checkpoint(hlo_remat.checkpoint(f))
-expected = loss(lambda f: f)(w, x)
-for mark in (hlo_remat.checkpoint, both):
-    compiled = hlo_remat.apply(loss(mark).lower(w, x)).compile()
-    np.testing.assert_allclose(compiled(w, x), expected, rtol=1e-4)
+for make in (in_scan, around_scan, in_branch, inside_custom_vjp):
+    expected = jax.jit(jax.grad(make(lambda f: f)))(w, x)
+    for mark in (hlo_remat.checkpoint, both):
+        compiled = hlo_remat.apply(jax.jit(jax.grad(make(mark))).lower(w, x)).compile()
+        np.testing.assert_allclose(compiled(w, x), expected, rtol=1e-4)
 print("ok")
 """
     assert run_python(script, JAX_REMAT3=remat3) == "ok\n"

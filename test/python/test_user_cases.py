@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from four_regions import temp_bytes
 from jax import lax
-from jax.experimental import io_callback
+from jax.experimental import checkify, io_callback
 
 import hlo_remat
 
@@ -145,6 +145,16 @@ def test_a_name_that_saves_nothing_is_a_remark(capsys):
     assert "'mlp_in' in region 'block' is not needed by the backward" in capsys.readouterr().err
 
 
+def test_a_name_to_be_saved_and_to_be_offloaded_is_an_error():
+    with pytest.raises(ValueError, match=r"\['a'\] are in"):
+        cp.save_and_offload_only_these_names(
+            names_which_can_be_saved=["a"],
+            names_which_can_be_offloaded=["a", "b"],
+            offload_src="device",
+            offload_dst="pinned_host",
+        )
+
+
 def test_what_is_not_named_runs_again():
     """The backward needs the sine's argument too: one of two dots runs again, not both."""
     by_name = cp.save_only_these_names("mlp_in")
@@ -221,7 +231,7 @@ def test_branches_in_a_scan(where):
 
 
 # jax 5878, 8907, 28738: effects of a region happen twice
-@pytest.mark.parametrize("kind", ["debug", "ordered", "io"])
+@pytest.mark.parametrize("kind", ["debug", "ordered", "io", "pure"])
 @pytest.mark.parametrize("transform", [lambda f: f, jax.grad], ids=["forward", "gradient"])
 def test_effects_happen_once(kind, transform):
     calls = []
@@ -232,8 +242,9 @@ def test_effects_happen_once(kind, transform):
 
     @hlo_remat.checkpoint
     def f(x):
-        if kind == "io":
-            read = io_callback(called, jax.ShapeDtypeStruct((), jnp.float32), lax.stop_gradient(x))
+        if kind in ("io", "pure"):
+            call = io_callback if kind == "io" else jax.pure_callback
+            read = call(called, jax.ShapeDtypeStruct((), jnp.float32), lax.stop_gradient(x))
             return jnp.sin(jnp.sin(x)) * lax.stop_gradient(read)
         jax.debug.callback(called, x, ordered=kind == "ordered")
         return jnp.sin(jnp.sin(x))
@@ -242,6 +253,30 @@ def test_effects_happen_once(kind, transform):
     jax.block_until_ready(step(jnp.float32(1)))
     jax.effects_barrier()
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, jax.grad], ids=["forward", "gradient"])
+def test_mutable_arrays(transform):
+    def f(x):
+        ref = jax.new_ref(jnp.zeros(()))
+        ref[...] = jnp.sin(x)
+        return jnp.sin(ref[...])
+
+    ours = compiled(transform(hlo_remat.checkpoint(f)), jnp.float32(1))
+    np.testing.assert_allclose(ours(jnp.float32(1)), jax.jit(transform(f))(1.0), rtol=1e-6)
+
+
+def test_checks():
+    @hlo_remat.checkpoint
+    def f(x):
+        checkify.check(x < 10, "too much")
+        return jnp.sin(jnp.sin(x))
+
+    step = compiled(checkify.checkify(jax.grad(f)), jnp.float32(1))
+    error, gradient = step(jnp.float32(1))
+    assert error.get() is None
+    np.testing.assert_allclose(gradient, np.cos(np.sin(1)) * np.cos(1), rtol=1e-6)
+    assert "too much" in step(jnp.float32(11))[0].get()
 
 
 # jax 25010, 31278, xla 19163: is a sharded weight gathered again in the backward, and who says so?
