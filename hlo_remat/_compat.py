@@ -115,6 +115,26 @@ def live_equations(jaxpr: Any) -> Any:
     return partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[0]
 
 
+def in_messages(fun: Callable[..., Any]) -> str:
+    """How JAX's errors speak of a function that they happened in."""
+    from jax._src import api_util
+
+    return f"while tracing the function {api_util.fun_sourceinfo(fun)} for "
+
+
+def pass_keys(primitive: Any, num_passed: Callable[[Any], int]) -> None:
+    """Tells jax.debug_key_reuse that a primitive passes its first operands, and uses no key.
+
+    `num_passed` of an equation is how many. It takes any other primitive to use up its keys.
+    """
+    from jax.experimental.key_reuse import _core
+
+    def signature(eqn: Any) -> Any:
+        return _core.KeyReuseSignature(*(_core.Forward(i, i) for i in range(num_passed(eqn))))
+
+    _core.key_reuse_signatures[primitive] = _core.dynamic_key_reuse_signature(signature)
+
+
 def hide_frames(path: str) -> None:
     """Leaves files below `path` out of JAX's tracebacks and of the locations of ops."""
     from jax._src import source_info_util, traceback_util

@@ -154,8 +154,11 @@ def _trace(
             "called, pass it as a static argument: hlo_remat.checkpoint(fun, static_argnums=...) "
             "or static_argnames=..."
         )
-        if hint not in error.args[0]:  # a region in a region
-            error.args = (f"{error.args[0]}{hint}", *error.args[1:])
+        message = str(error.args[0])
+        # Of a function that is called inside, the arguments of this one say nothing; and an inner
+        # region has given the hint already.
+        if _compat.in_messages(fun) in message and hint not in message:
+            error.args = (f"{message}{hint}", *error.args[1:])
         raise
     return with_our_names(closed), out_shape
 

@@ -158,6 +158,9 @@ partial_eval.custom_partial_eval_rules[marker_p] = _partial_eval
 partial_eval.dce_rules[marker_p] = _dce
 partial_eval.dce_rules[tangent_p] = _dce
 
+for _primitive in (marker_p, tangent_p, name_p):
+    _compat.pass_keys(_primitive, lambda eqn: len(eqn.outvars))
+
 
 def _has_static_shape(value: Any) -> bool:
     # With others XLA's shape refinement fails: a composite's decomposition has shapes of its own.

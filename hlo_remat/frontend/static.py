@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import pickle
 import weakref
@@ -120,9 +121,26 @@ def with_static(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 def unpack_static(fun: Callable[[], Callable[..., Any] | None]) -> Callable[..., Any]:
     """A new function like that of `with_static`, of the function that `fun()` returns."""
+    return _Unpacking(fun)
 
-    def call(static: Static, *args: Any, **kwargs: Any) -> Any:
-        target, rest = fun(), iter(args)
+
+class _Unpacking:
+    """A function that JAX shows in its messages as the one that it calls.
+
+    JAX shows a name and where the code is, and neither keeps that function alive.
+    """
+
+    def __init__(self, fun: Callable[[], Callable[..., Any] | None]):
+        self._fun = fun
+        target: Any = fun()
+        while isinstance(target, functools.partial):
+            target = target.func
+        target = inspect.unwrap(target)
+        if hasattr(target, "__code__"):
+            self.__name__, self.__code__ = target.__name__, target.__code__
+
+    def __call__(self, static: Static, /, *args: Any, **kwargs: Any) -> Any:
+        target, rest = self._fun(), iter(args)
         assert target is not None
         named = {k: v for k, v in static.arguments.items() if isinstance(k, str)}
         num_args = len(args) + len(static.arguments) - len(named)
@@ -130,5 +148,3 @@ def unpack_static(fun: Callable[[], Callable[..., Any] | None]) -> Callable[...,
             static.arguments[i] if i in static.arguments else next(rest) for i in range(num_args)
         ]
         return target(*full, **kwargs, **named)
-
-    return call
