@@ -38,15 +38,25 @@ class Aliases:
 
     def before_backward(self, value: int) -> int:
         """What `value` is outside the backwards that it was handed into."""
+        for op in self.backwards_into(value):
+            value = self._before(op, value)
+        return value
+
+    def backwards_into(self, value: int) -> Iterator[int]:
+        """The bwd_enters that `value` was handed through, from the innermost."""
         while True:
             op = self.index.definer[value]
             marker = self.markers.get(op)
             if marker is None or marker.kind is not Kind.BWD_ENTER:
-                return value
-            result = self.index.results[op].index(value)
-            if result < len(marker.values):
-                return value
-            value = self.index.operands[op][marker.operand_of(result)]
+                return
+            if self.index.results[op].index(value) < len(marker.values):
+                return
+            yield op
+            value = self._before(op, value)
+
+    def _before(self, op: int, value: int) -> int:
+        result = self.index.results[op].index(value)
+        return self.index.operands[op][self.markers[op].operand_of(result)]
 
     def is_inert(self, use: Use) -> bool:
         """Whether a use only tells regions apart, or names what is going to be recomputed."""

@@ -13,14 +13,21 @@ from hlo_remat.ir.index import Index
 
 @dataclasses.dataclass(frozen=True)
 class Affine:
-    """`scale * trip + offset`, where `trip` counts a loop's iterations from 0."""
+    """`scale * trip + offset`, where `trip` counts the iterations of `loop` from 0.
+
+    A constant is of no loop."""
 
     scale: int
     offset: int
+    loop: int | None = None
+
+    def in_loop(self, loop: int | None) -> bool:
+        return self.loop in (None, loop)
 
     def after(self, inner: Affine) -> Affine:
         """This function of what `inner` gives."""
-        return Affine(self.scale * inner.scale, self.scale * inner.offset + self.offset)
+        scale = self.scale * inner.scale
+        return Affine(scale, self.scale * inner.offset + self.offset, inner.loop if scale else None)
 
     def range(self, trips: int) -> tuple[int, int]:
         """The least and the greatest value in `trips` iterations."""
@@ -51,7 +58,7 @@ class Loops:
     def counter(self, loop: int) -> int | None:
         """The body's argument that counts the trips from 0."""
         arguments = enumerate(self.arguments(loop))
-        return next((v for k, v in arguments if self._counter(loop, k) == IDENTITY), None)
+        return next((v for k, v in arguments if self._counter(loop, k) == Affine(1, 0, loop)), None)
 
     def loop_of_argument(self, value: int) -> tuple[int, int] | None:
         """The loop and the carry whose body argument `value` is."""
@@ -89,7 +96,7 @@ class Loops:
         if counter not in arguments or bound is None:
             return None
         function = self.affine(self.arguments(loop)[arguments.index(counter)])
-        if function is None or function.scale <= 0:
+        if function is None or function.scale <= 0 or function.loop != loop:
             return None
         return max(0, -(-(bound - function.offset) // function.scale))
 
@@ -115,7 +122,7 @@ class Loops:
 
     @functools.cache  # noqa: B019
     def affine(self, value: int) -> Affine | None:
-        """An integer scalar as a function of the trip of the innermost loop around it."""
+        """An integer scalar as a function of the trip of a loop around it."""
         value = self.outer(value) if self.loop_of_argument(value) else value
         number = self.constant(value)
         if number is not None:
@@ -127,7 +134,22 @@ class Loops:
         if definer < 0 or ir.RankedTensorType(self.index.values[value].type).rank:
             return None
         rule = _RULES.get(self.index.names[definer])
-        return rule(self, definer) if rule else None
+        function = rule(self, definer) if rule else None
+        return function if function is not None and self._fits(function, value) else None
+
+    def _fits(self, function: Affine, value: int) -> bool:
+        """Whether a value never wraps."""
+        element = ir.RankedTensorType(self.index.values[value].type).element_type
+        if not isinstance(element, ir.IntegerType):
+            return False
+        trips = 1 if function.loop is None else self.trips(function.loop)
+        if not trips:
+            return False
+        signed = not element.is_unsigned and element.width > 1
+        least = -(1 << (element.width - 1)) if signed else 0
+        greatest = (1 << (element.width - signed)) - 1
+        low, high = function.range(trips)
+        return least <= low and high <= greatest
 
     def _counter(self, loop: int, carry: int) -> Affine | None:
         argument = self.arguments(loop)[carry]
@@ -140,13 +162,15 @@ class Loops:
         if len(operands) - len(others) != 1:
             return None
         by = self.constant(self.outer(others[0]))
-        return None if by is None else Affine(by, start)
+        return None if by is None else Affine(by, start, loop if by else None)
 
     def _sum(self, op: int, sign: int = 1) -> Affine | None:
         a, b = (self.affine(v) for v in self.index.operands[op])
-        if a is None or b is None:
+        if a is None or b is None or not (a.in_loop(b.loop) or b.in_loop(a.loop)):
             return None
-        return Affine(a.scale + sign * b.scale, a.offset + sign * b.offset)
+        scale = a.scale + sign * b.scale
+        loop = a.loop if a.loop is not None else b.loop
+        return Affine(scale, a.offset + sign * b.offset, loop if scale else None)
 
     def _difference(self, op: int) -> Affine | None:
         return self._sum(op, -1)
@@ -170,16 +194,10 @@ class Loops:
             return None
         left, right = (self.affine(v) for v in self.index.operands[compare])
         is_less = "LT" in str(self.index.ops[compare].attributes["comparison_direction"])
-        trips = self._trips_around(op)
-        if not is_less or left is None or right != Affine(0, 0) or trips is None:
+        if not is_less or left is None or right != Affine(0, 0):
             return None
-        return function if left.range(trips)[0] >= 0 else None
-
-    def _trips_around(self, op: int) -> int | None:
-        parent = self.index.parent[op]
-        while parent >= 0 and self.index.names[parent] != "stablehlo.while":
-            parent = self.index.parent[parent]
-        return self.trips(parent) if parent >= 0 else None
+        trips = 1 if left.loop is None else self.trips(left.loop)
+        return function if trips and left.range(trips)[0] >= 0 else None
 
 
 _RULES = {

@@ -211,7 +211,7 @@ class Origins:
             return []
         least, greatest = row.range(trips)
         rows = self._shape(self.index.results[op][result])[0]
-        if row.scale == 0 or least < 0 or greatest >= rows:
+        if row.loop != op or least < 0 or greatest >= rows:
             return []
         return [Handout(value, self.loops.body(op), row)]
 
@@ -229,7 +229,7 @@ class Origins:
         f, g = functions
         assert f is not None
         assert g is not None
-        if f.scale not in (1, -1):
+        if f.scale not in (1, -1) or f.loop != forward or not g.in_loop(backward):
             return None
         trip = Affine(f.scale * g.scale, f.scale * (g.offset - f.offset))
         first, last = trip.range(n_backward)
@@ -319,6 +319,8 @@ class Origins:
         if chosen != condition:
             known = self.of(chosen, self.index.block[backward])
             if known is None or known.value != condition:
+                return None
+            if known.frames != outer.frames[: len(known.frames)]:
                 return None
         blocks = self.index.nested_blocks[forward]
         if len(blocks) != len(self.index.nested_blocks[backward]):

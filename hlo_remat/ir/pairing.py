@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from hlo_remat.ir.aliases import Aliases
 from hlo_remat.ir.index import Index
-from hlo_remat.ir.loops import IDENTITY
 from hlo_remat.ir.markers import Kind, Marker
 from hlo_remat.ir.needs import MANUAL
 from hlo_remat.ir.origin import Frame, Origins
@@ -156,8 +155,13 @@ class Pairing:
         if not _is_integer_scalar(self.index, u):
             return False
         f, g = loops.affine(u), loops.affine(v)
-        trip = next((frame.trip for frame in reversed(frames) if frame.trip), IDENTITY)
-        return f is not None and g is not None and f.after(trip) == g
+        if f is None or g is None:
+            return False
+        for frame in frames:
+            if frame.trip is not None and f.loop == frame.forward and g.in_loop(frame.backward):
+                after = f.after(frame.trip)
+                return (after.scale, after.offset) == (g.scale, g.offset)
+        return f == g
 
     def _same_op(self, u: int, v: int, block: int, frames: tuple[Frame, ...]) -> bool:
         a, b = self.index.definer[u], self.index.definer[v]

@@ -128,8 +128,8 @@ def forward_of(
                 of_other_trips += (v for made in by_value.keys() & seen for v in by_value[made])
         # JAX computes what depends on constants alone once, outside of both loops.
         for carried, made in _carried_constants(index, pairing.origins.loops, bwd_enter, constants):
-            uses_after = (use for use in index.uses[carried] if is_residual_use(use))
-            residual_uses[made] += (u for u in uses_after if _is_within(index, u, bwd_enter))
+            within = (use for use in index.uses[carried] if _is_within(index, use, bwd_enter))
+            residual_uses[made] += (use for use in within if is_residual_use(use))
     used = {v: uses for v, uses in residual_uses.items() if uses}
     return Forward(
         enter,

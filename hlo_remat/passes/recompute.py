@@ -161,10 +161,15 @@ class _Recomputer:
         pair = self.pairs[op]
         if pair is None or not pair.frames:
             return {v: self.aliases.before_backward(v) for v in residuals}
-        entered = dict(zip(inputs, self.index.operands[pair.enter], strict=True))
         block = self.index.block[op]
         forward = {}
         for v in residuals:
+            entered: dict[int, int] = {}
+            for outer in (*self.aliases.backwards_into(v), op):
+                enclosing = self.pairs.get(outer)
+                if enclosing is not None:
+                    given = self.index.operands[enclosing.enter]
+                    entered |= zip(self.pairing.inputs(outer), given, strict=True)
             value = self.aliases.before_backward(v)
             origin = self.pairing.origins.of(value, block)
             forward[v] = entered[value] if value in entered else origin.value if origin else value

@@ -13,7 +13,13 @@ from stages import check_stages
 FOLDER = pathlib.Path(__file__).parents[2] / "lit" / "passes"
 FILES = [
     FOLDER / f"{name}.mlir"
-    for name in ("partition-loops", "partition-branches", "origins", "origins-pipeline")
+    for name in (
+        "partition-loops",
+        "partition-branches",
+        "origins",
+        "origins-trips",
+        "origins-pipeline",
+    )
 ]
 # The reference interpreter knows no sdy.manual_computation.
 MODULES = [
