@@ -151,7 +151,7 @@ class _Reader:
         self.index = Index(main)
         self.markers = read_markers(self.index, Diagnostics())
         self.aliases = Aliases(self.index, self.markers)
-        self.origins = Origins(self.index)
+        self.origins = Origins(self.index, self.aliases.made)
         self.arg_names = arg_names
         arguments = main.regions[0].blocks[0].arguments
         self.arguments = {self.index.id_of(v): k for k, v in enumerate(arguments)}

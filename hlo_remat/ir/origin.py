@@ -10,6 +10,7 @@ origin is proven, or it is None.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -59,10 +60,14 @@ class Handout:
 
 
 class Origins:
-    """Finds the origins of the values of a function."""
+    """Finds the origins of the values of a function.
 
-    def __init__(self, index: Index):
+    `made` looks through markers: what is handed into an outer region's backward is what it was.
+    """
+
+    def __init__(self, index: Index, made: Callable[[int], int]):
         self.index = index
+        self.made = made
         self.loops = Loops(index)
         self.unproven: dict[
             int, str
@@ -80,7 +85,9 @@ class Origins:
             )
         found = self._memo[value]
         for branching, branch in self._branches_around(block):
-            inner = self._across_branch(found or Origin(value, ()), branching, branch)
+            is_from_outside = not self.index.is_inside(value, branching)
+            outer = found or Origin(self.made(value) if is_from_outside else value, ())
+            inner = self._across_branch(outer, branching, branch)
             found = inner or found
         return found
 
@@ -123,11 +130,11 @@ class Origins:
 
     def _before_reshapes(self, value: int) -> int:
         """The value that a chain of reshapes brings back to its own shape."""
-        source = value
+        source = value = self.made(value)
         while (op := self.index.definer[source]) >= 0:
             if self.index.names[op] != "stablehlo.reshape":
                 break
-            source = self.index.operands[op][0]
+            source = self.made(self.index.operands[op][0])
         return source if self._same_type(source, value) else value
 
     # Rewrite: reshape(slice(c, k)) -> r, for c read from a stack of concatenate(..., r, ...), which
@@ -259,7 +266,7 @@ class Origins:
             return None
         block = self.index.nested_blocks[backward][0]
         operand_number = self.index.block_arguments[block].index(source)
-        operand = self.index.operands[backward][operand_number]
+        operand = self.made(self.index.operands[backward][operand_number])
         outer = self.of(operand, self.index.block[backward])
         made, frames = (outer.value, outer.frames) if outer else (operand, ())
         forward = self.index.definer[made]
@@ -315,7 +322,7 @@ class Origins:
             return None
         if self.index.names[forward] != self.index.names[backward]:
             return None
-        chosen, condition = (self.index.operands[op][0] for op in (backward, forward))
+        chosen, condition = (self.made(self.index.operands[op][0]) for op in (backward, forward))
         if chosen != condition:
             known = self.of(chosen, self.index.block[backward])
             if known is None or known.value != condition:

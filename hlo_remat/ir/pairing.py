@@ -32,7 +32,7 @@ class Pairing:
         self.markers = markers
         self.aliases = aliases
         self.purity = purity
-        self.origins = Origins(index)
+        self.origins = Origins(index, aliases.made)
         self._reads: dict[int, dict[tuple[Frame, ...], dict[int, list[int]]]] = {}
 
     def pairs(self) -> dict[int, Pair | None]:

@@ -343,9 +343,6 @@ def test_binomial_checkpointing():
     assert in_backward(make(remat), X) == (4, 4)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the inner region runs the whole scan again in each trip of the backward"
-)
 def test_a_region_in_the_body_of_a_scan_in_a_region():
     """The outer region runs the scan again, once, and the body's region what it needs."""
     step = remat(sin_sin)
@@ -1673,9 +1670,6 @@ def test_shard_map(on_four_devices, title):
     assert on_four_devices[title] == "ok"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="in a shard_map in an outer region, an inner region keeps its residuals"
-)
 @pytest.mark.parametrize("title", KNOWN)
 def test_regions_in_a_shard_map_in_a_region(on_four_devices, title):
     assert on_four_devices[title] == "ok"
