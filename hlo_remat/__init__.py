@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from hlo_remat.frontend.policies import checkpoint_policies as checkpoint_policies
     from hlo_remat.frontend.residuals import print_saved_residuals as print_saved_residuals
     from hlo_remat.frontend.residuals import saved_residuals as saved_residuals
+    from hlo_remat.validation.verify import Verification as Verification
+    from hlo_remat.validation.verify import verify as verify
 
 # What needs jax or jaxlib is imported on first use: hlo-remat-opt starts without jax, the planner
 # without either.
 _LAZY = {
+    "Verification": "hlo_remat.validation.verify",
     "apply": "hlo_remat._apply",
     "checkpoint": "hlo_remat.frontend.checkpoint",
     "checkpoint_name": "hlo_remat.frontend.checkpoint",
@@ -28,6 +31,7 @@ _LAZY = {
     "print_saved_residuals": "hlo_remat.frontend.residuals",
     "remat": "hlo_remat.frontend.checkpoint",
     "saved_residuals": "hlo_remat.frontend.residuals",
+    "verify": "hlo_remat.validation.verify",
 }
 
 
