@@ -8,6 +8,7 @@ from hlo_remat.errors import DiagnosticError as DiagnosticError
 from hlo_remat.errors import HloRematError as HloRematError
 from hlo_remat.errors import PipelineError as PipelineError
 from hlo_remat.errors import UnknownNameError as UnknownNameError
+from hlo_remat.errors import VerificationError as VerificationError
 
 if TYPE_CHECKING:
     from hlo_remat._apply import apply as apply

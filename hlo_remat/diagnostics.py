@@ -47,11 +47,13 @@ class Diagnostics:
     """Collects what the passes say while they run over one module.
 
     `analyses` is what a pass leaves to the one that runs directly after it, by function: see
-    `hlo_remat.passes.pipeline`, which empties it in all other cases.
+    `hlo_remat.passes.pipeline`, which empties it in all other cases. `proven` is a copy of the
+    module as it was when a proof of all that came before was made, or when the pipeline began.
     """
 
     def __init__(self) -> None:
         self.analyses: dict[int, Any] = {}
+        self.proven: ir.Operation | None = None
         self.all: list[Diagnostic] = []
         self._remarks: set[tuple[str, str]] = set()
 

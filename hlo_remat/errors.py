@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hlo_remat.diagnostics import Diagnostic
+    from hlo_remat.validation.verify import Verification
 
 
 class HloRematError(Exception):
@@ -30,6 +31,20 @@ class DiagnosticError(HloRematError, ValueError):
     def __init__(self, diagnostics: Sequence[Diagnostic]):
         self.diagnostics = tuple(diagnostics)
         super().__init__("\n".join(str(d) for d in diagnostics))
+
+
+class VerificationError(HloRematError):
+    """A rewrite that is not proven to compute the same; `verification` says where the proof fails.
+
+    It is a fault of hlo_remat, in a pass or in the proof, and not of the program.
+    """
+
+    def __init__(self, verification: Verification):
+        self.verification = verification
+        super().__init__(
+            f"{verification}\nThe program is unchanged. This is a fault of hlo_remat: please "
+            "report it. apply(..., verify=False) goes on without the proof."
+        )
 
 
 class UnknownNameError(HloRematError, ValueError):

@@ -10,6 +10,7 @@ from hlo_remat.passes.pin_buffers import PinBuffers
 from hlo_remat.passes.pin_inputs import PinInputs
 from hlo_remat.passes.recompute import Recompute
 from hlo_remat.passes.strip import Strip
+from hlo_remat.passes.verify import Verify
 
 _ORDER: tuple[type[Pass] | str, ...] = (
     Inline,
@@ -22,7 +23,7 @@ _ORDER: tuple[type[Pass] | str, ...] = (
     DeadCarry,
     PinBuffers,
 )
-PASSES: tuple[type[Pass], ...] = tuple(p for p in _ORDER if not isinstance(p, str))
+PASSES: tuple[type[Pass], ...] = (*(p for p in _ORDER if not isinstance(p, str)), Verify)
 
 PIPELINES: tuple[NamedPipeline, ...] = (
     NamedPipeline(

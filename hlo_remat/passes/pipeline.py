@@ -29,6 +29,7 @@ from hlo_remat.diagnostics import Diagnostics
 from hlo_remat.errors import DiagnosticError, PipelineError
 from hlo_remat.passes.base import NamedPipeline, Pass
 from hlo_remat.passes.options import OptionError, pass_to_text, passes_from_text
+from hlo_remat.passes.verify import Verify
 
 _ANCHOR = "builtin.module"
 _NOT_ANCHORED = (
@@ -66,6 +67,8 @@ class Pipeline:
         """
         diagnostics = Diagnostics() if diagnostics is None else diagnostics
         old_errors = len(diagnostics.errors)
+        if any(isinstance(element, Verify) for element in self.elements):
+            diagnostics.proven = module.operation.clone()
 
         def configure(manager: PassManager) -> None:
             manager.enable_verifier(verify_each)

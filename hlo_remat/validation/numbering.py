@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
@@ -24,16 +24,26 @@ _EFFECTS = frozenset(
 _WITHOUT_EFFECTS = ("stablehlo.", "chlo.", "sdy.", "mhlo.", "arith.", "tensor.")
 _TERMINATORS = frozenset({"func.return", "sdy.return", "stablehlo.return"})
 _SYMBOL = re.compile(r'@(?:"([^"]*)"|([\w$.-]+))')
+Values = list[ir.Value]
+
+
+class _Kind(NamedTuple):
+    """What ops of one name, attributes and types have in common: the head of their terms, the
+    functions that their attributes speak of, and whether they have effects."""
+
+    head: int
+    functions: list[str]
+    has_effect: bool
 
 
 class Numbering:
     """The terms of one module's values. Modules to compare share `terms`, and a context."""
 
-    def __init__(self, module: ir.Module, terms: Terms):
+    def __init__(self, module: ir.Operation, terms: Terms):
         self.terms = terms
         self.functions: dict[str, ir.Operation] = {}
         self.others: dict[str, str] = {}  # what else has a symbol
-        for view in module.body.operations:
+        for view in module.regions[0].blocks[0].operations:
             op = view.operation
             if "sym_name" in op.attributes:
                 name = ir.StringAttr(op.attributes["sym_name"]).value
@@ -44,7 +54,7 @@ class Numbering:
         self._value: dict[int, int] = {}
         self._world = self._start = terms.intern(terms.head_of("world", (), (0,)), ())
         self._calls: list[str] = []
-        self._referenced: dict[tuple[Any, ...], tuple[tuple[Any, ...], list[str]]] = {}
+        self._kinds: dict[tuple[Any, ...], _Kind] = {}
         self._as_term: dict[str, int] = {}  # functions
         self._builders: dict[str, Any] = {
             "func.call": self._call,
@@ -62,89 +72,94 @@ class Numbering:
         self._world = self._start
         types = ir.FunctionType(ir.TypeAttr(self.functions[name].attributes["function_type"]).value)
         arguments = [
-            self.terms.intern(
-                self.terms.head_of("argument", (name, k), (self.terms.add_type(t),)), ()
-            )
+            self.terms.intern(self.terms.head_of("argument", (name, k), (self._type(t),)), ())
             for k, t in enumerate(types.inputs)
         ]
-        return [*self._inline(name, arguments), self._world]
-
-    # -- blocks --------------------------------------------------------------------------------
-
-    def _block(self, block: ir.Block) -> list[int]:
-        """The terms of what a block's last op passes on. Its arguments have theirs."""
-        value, terms, builders = self._value, self.terms, self._builders
-        for view in block.operations:
-            op = view.operation
-            operands = [value[hash(v)] for v in op.operands]
-            name = op.name
-            if name in _TERMINATORS:
-                return operands
-            builder = builders.get(name)
-            if builder is not None:
-                found = builder(op, operands)
-            else:
-                found = self._plain(op, name, operands)
-            for result, term in zip(op.results, found, strict=True):
-                value[hash(result)] = term
-                terms.source.setdefault(term, op)
-        raise NotProvable("a block has no terminator that is known")
-
-    def _plain(self, op: ir.Operation, name: str, operands: list[int]) -> Sequence[int]:
-        attributes = op.attributes
-        data = tuple([(k, hash(attributes[k])) for k in attributes]) if len(attributes) else ()
-        types = tuple([self._type(v.type) for v in op.results])
-        return self._apply(op, name, data, types, operands)
+        return [*self._inline(name, arguments, types.results), self._world]
 
     def _type(self, type_: ir.Type) -> int:
         number = hash(type_)
         self.terms.types.setdefault(number, type_)
         return number
 
-    def _apply(
-        self,
-        op: ir.Operation,
-        name: str,
-        data: tuple[Any, ...],
-        types: tuple[int, ...],
-        operands: list[int],
+    # -- blocks --------------------------------------------------------------------------------
+
+    def _block(self, block: ir.Block) -> list[int]:
+        """The terms of what a block's last op passes on. Its arguments have theirs."""
+        value, source, builders = self._value, self.terms.source, self._builders
+        operands: list[int] = []
+        for view in block.operations:
+            op = view.operation
+            operands = [value[hash(v)] for v in op.operands]
+            name = op.name
+            if name in _TERMINATORS:
+                break
+            results = list(op.results)
+            builder = builders.get(name, self._plain)
+            for result, term in zip(results, builder(op, operands, results), strict=True):
+                value[hash(result)] = term
+                if term not in source:
+                    source[term] = op
+        return operands
+
+    def _plain(
+        self, op: ir.Operation, operands: list[int], results: Values, leave_out: str = ""
     ) -> Sequence[int]:
-        terms = self.terms
+        """The results of an op of which nothing is known but its name and attributes."""
+        attributes = op.attributes
+        data: tuple[Any, ...] = ()
+        if len(attributes):
+            try:
+                data = tuple([(k, hash(attributes[k])) for k in attributes if k != leave_out])
+            except TypeError:  # the bindings don't read complex elements
+                data = (str(op.get_asm(print_generic_op_form=True)).partition(" = ")[2],)
+        key = op.name, data, tuple([hash(v.type) for v in results])
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = self._kind(op, *key)
         children = tuple(operands)
-        if data:
-            more, functions = self._symbols(op, data)
-            data += more
-            children += tuple(self._function(f) for f in functions)
-        head = terms.head_of(name, data, types)
-        if terms.heads[head].op is None:
-            terms.heads[head].op = op
+        has_effect = kind.has_effect
+        for symbol in kind.functions:
+            children += (self._function(symbol),)
         regions = op.regions
         if len(regions):
-            children += tuple(self._region(name, region) for region in regions)
-        if name in _EFFECTS or not name.startswith(_WITHOUT_EFFECTS) or _has_effect(op, name):
-            term = terms.intern(head, (*children, self._world))
-            self._world = terms.intern(terms.head_of("effect", (), (0,)), (term,))
-        else:
-            term = terms.make(head, children)
-        if len(types) == 1:
-            return (term,)
+            for region in regions:
+                function, affects = self._region(op.name, region)
+                children += (function,)
+                has_effect |= affects
+        if has_effect:
+            return self._effect(kind.head, children, key[2])
+        term = self.terms.make(kind.head, children)
+        return (term,) if len(results) == 1 else self._results(term, key[2])
+
+    def _kind(
+        self, op: ir.Operation, name: str, data: tuple[Any, ...], types: tuple[int, ...]
+    ) -> _Kind:
+        """What ops that are alike have in common."""
+        for v in op.results:
+            self._type(v.type)
+        attributes = op.attributes
+        names = () if name == "stablehlo.constant" else attributes
+        symbols = [s for k in names for s in _names(str(attributes[k]))]
+        others = tuple((s, self.others[s]) for s in symbols if s in self.others)
+        head = self.terms.head_of(name, data + others, types)
+        if self.terms.heads[head].op is None:
+            self.terms.heads[head].op = op
+        has_effect = name in _EFFECTS or not name.startswith(_WITHOUT_EFFECTS)
+        has_effect |= name == "stablehlo.custom_call" and _has_side_effect(op)
+        return _Kind(head, [s for s in symbols if s in self.functions], has_effect)
+
+    def _results(self, term: int, types: Sequence[int]) -> list[int]:
+        terms = self.terms
         return [
             terms.intern(terms.head_of("result", (k,), (type_,)), (term,))
             for k, type_ in enumerate(types)
         ]
 
-    def _symbols(
-        self, op: ir.Operation, data: tuple[Any, ...]
-    ) -> tuple[tuple[Any, ...], list[str]]:
-        """What the symbols stand for that an op's attributes speak of, and which are functions."""
-        if data not in self._referenced:
-            attributes = op.attributes
-            names = () if op.name == "stablehlo.constant" else attributes
-            symbols = [s for name in names for s in _names(str(attributes[name]))]
-            functions = [s for s in symbols if s in self.functions]
-            others = tuple((s, self.others[s]) for s in symbols if s in self.others)
-            self._referenced[data] = others, functions
-        return self._referenced[data]
+    def _effect(self, head: int, children: Sequence[int], types: Sequence[int]) -> list[int]:
+        """The results of what may do anything: it comes after all that did so before."""
+        self._world = self.terms.intern(head, (*children, self._world))
+        return self._results(self._world, types)
 
     def _only_block(self, region: ir.Region) -> ir.Block:
         blocks = list(region.blocks)
@@ -161,61 +176,61 @@ class Numbering:
 
     # -- functions -----------------------------------------------------------------------------
 
-    def _inline(self, name: str, operands: Sequence[int]) -> list[int]:
-        if name in self._calls:
-            raise NotProvable(f"function '{name}' calls itself")
-        function = self.functions.get(name)
-        if function is None or not len(function.regions[0].blocks):
-            raise NotProvable(f"function '{name}' has no body")
-        block = self._only_block(function.regions[0])
-        self._set(block.arguments, operands)
+    def _inline(
+        self, name: str, operands: Sequence[int], types: Iterable[ir.Type]
+    ) -> Sequence[int]:
+        """What a function returns. One that calls itself, or has a control flow graph, is what its
+        text says."""
+        function = self.functions[name]
+        blocks = list(function.regions[0].blocks)
+        if name in self._calls or len(blocks) != 1:
+            text = tuple(str(self.functions[f]) for f in [*self._calls, name])
+            head = self.terms.head_of("func.call", text, (0,))
+            return self._effect(head, operands, [self._type(t) for t in types])
+        self._set(blocks[0].arguments, operands)
         self._calls.append(name)
-        found = self._block(block)
+        found = self._block(blocks[0])
         self._calls.pop()
         return found
 
-    def _call(self, op: ir.Operation, operands: list[int]) -> list[int]:
-        return self._inline(ir.FlatSymbolRefAttr(op.attributes["callee"]).value, operands)
+    def _call(self, op: ir.Operation, operands: list[int], results: Values) -> Sequence[int]:
+        name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+        return self._inline(name, operands, [v.type for v in results])
 
-    def _composite(self, op: ir.Operation, operands: list[int]) -> Sequence[int]:
-        name = ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
+    def _composite(self, op: ir.Operation, operands: list[int], results: Values) -> Sequence[int]:
         if ir.StringAttr(op.attributes["name"]).value.startswith("hlo_remat."):
-            return self._inline(name, operands)
-        attributes = op.attributes
-        data = tuple((k, hash(attributes[k])) for k in attributes if k != "decomposition")
-        types = tuple(self._types(op.results))
-        return self._apply(op, op.name, data, types, operands)
+            name = ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
+            return self._inline(name, operands, [v.type for v in results])
+        return self._plain(op, operands, results, leave_out="decomposition")
 
     def _function(self, name: str) -> int:
         if name not in self._as_term:
             function = self.functions[name]
-            if not len(function.regions[0].blocks):
-                head = self.terms.head_of("external", (name,), (0,))
-                self._as_term[name] = self.terms.intern(head, ())
-            elif name in self._calls:
-                raise NotProvable(f"function '{name}' calls itself")
-            else:
-                self._calls.append(name)
-                self._as_term[name] = self._region("func.func", function.regions[0])
-                self._calls.pop()
+            if name in self._calls or len(function.regions[0].blocks) != 1:
+                head = self.terms.head_of("text", (str(function),), (0,))
+                return self.terms.intern(head, ())
+            self._calls.append(name)
+            self._as_term[name], _ = self._region("func.func", function.regions[0])
+            self._calls.pop()
         return self._as_term[name]
 
-    def _region(self, name: str, region: ir.Region) -> int:
-        """A region as a function of its block's arguments."""
+    def _region(self, name: str, region: ir.Region) -> tuple[int, bool]:
+        """A region as a function of the world and its block's arguments, and whether it has
+        effects."""
         block, terms, world = self._only_block(region), self.terms, self._world
-        with terms.scope(self._types(block.arguments)) as (_, symbols):
-            self._set(block.arguments, symbols)
+        with terms.scope([0, *self._types(block.arguments)]) as (_, symbols):
+            self._world = symbols[0]
+            self._set(block.arguments, symbols[1:])
             results = self._block(block)
-            if self._world != world:
-                raise NotProvable(f"a region of '{name}' has effects")
-            return terms.function(name, symbols, results)
+            after, self._world = self._world, world
+            return terms.function(name, symbols, [*results, after]), after != symbols[0]
 
     # -- ops that are known --------------------------------------------------------------------
 
-    def _barrier(self, op: ir.Operation, operands: list[int]) -> list[int]:
+    def _barrier(self, op: ir.Operation, operands: list[int], results: Values) -> list[int]:
         return operands
 
-    def _loop(self, op: ir.Operation, operands: list[int]) -> list[int]:
+    def _loop(self, op: ir.Operation, operands: list[int], results: Values) -> list[int]:
         condition, body = (self._only_block(region) for region in op.regions)
         terms = self.terms
         last = body.operations[len(body.operations) - 1].operation
@@ -240,12 +255,12 @@ class Numbering:
             steps = [self._world, *(passed[k] for k in carried)]
             world, *found = after_loop(terms, bit, symbols, starts, steps, holds)
         self._world = world
-        results = list(operands)
+        after = list(operands)
         for k, term in zip(carried, found, strict=True):
-            results[k] = term
-        return results
+            after[k] = term
+        return after
 
-    def _branches(self, op: ir.Operation, operands: list[int]) -> list[int]:
+    def _branches(self, op: ir.Operation, operands: list[int], results: Values) -> list[int]:
         terms, world = self.terms, self._world
         regions = list(op.regions)
         if op.name == "stablehlo.if":  # the first region is the one for true, which is 1
@@ -254,14 +269,14 @@ class Numbering:
         for region in regions:
             self._world = world
             by_branch.append([*self._block(self._only_block(region)), self._world])
-        types = [*self._types(op.results), 0]
+        types = [*self._types(results), 0]
         *found, self._world = (
             terms.make(terms.head_of("case", (), (type_,)), (operands[0], *branches))
             for type_, branches in zip(types, zip(*by_branch, strict=True), strict=True)
         )
         return found
 
-    def _manual(self, op: ir.Operation, operands: list[int]) -> list[int]:
+    def _manual(self, op: ir.Operation, operands: list[int], results: Values) -> list[int]:
         terms = self.terms
         (region,) = op.regions
         block = self._only_block(region)
@@ -281,12 +296,10 @@ class Numbering:
         inner = self._types(block.arguments)
         self._set(block.arguments, crossing("local", "in_shardings", inner, operands))
         found = self._block(block)
-        return crossing("global", "out_shardings", self._types(op.results), found)
+        return crossing("global", "out_shardings", self._types(results), found)
 
 
-def _has_effect(op: ir.Operation, name: str) -> bool:
-    if name != "stablehlo.custom_call":
-        return False
+def _has_side_effect(op: ir.Operation) -> bool:
     attributes = op.attributes
     return "has_side_effect" in attributes and ir.BoolAttr(attributes["has_side_effect"]).value
 

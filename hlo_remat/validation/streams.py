@@ -49,29 +49,34 @@ def streams(
     for component in _components(terms, symbols, steps):
         own = Substitution(terms, {symbols[k]: symbols[k] for k in component}, parent=solved)
         equations = {symbols[k]: (starts[k], own(steps[k])) for k in component}
-        if len(component) == 1:
-            found = {s: _simple(terms, variable, trips, s, *e) for s, e in equations.items()}
-        else:
-            found = terms.system(variable, trips, equations)
+        found = (
+            _simple(terms, variable, trips, equations)
+            or terms.known(variable, trips, equations)
+            or terms.system(variable, trips, equations)
+        )
         for symbol, stream in found.items():
             solved.add(symbol, stream)
     return [solved(symbol) for symbol in symbols]
 
 
 def _simple(
-    terms: Terms, variable: int, trips: int | None, symbol: int, start: int, step: int
-) -> int:
-    """The stream of a carry that depends on itself at most."""
+    terms: Terms, variable: int, trips: int | None, equations: dict[int, tuple[int, int]]
+) -> dict[int, int] | None:
+    """A carry that never changes, or that counts."""
+    if len(equations) > 1:
+        return None
+    ((symbol, (start, step)),) = equations.items()
     if step == symbol:
-        return start
+        return {symbol: start}
     counter = _counter(terms, symbol, start, step)
-    if counter is not None and trips:
-        first, by = counter
-        low, high = limits(_element(terms, symbol))
-        if low <= first + by * (trips - 1) <= high:
-            index = Index(by, first, variable) if by else Index(0, first)
-            return terms.integer(terms.type(symbol), index)
-    return terms.system(variable, trips, {symbol: (start, step)})[symbol]
+    if counter is None or not trips:
+        return None
+    first, by = counter
+    low, high = limits(_element(terms, symbol))
+    if not low <= first + by * (trips - 1) <= high:
+        return None
+    index = Index(by, first, variable) if by else Index(0, first)
+    return {symbol: terms.integer(terms.type(symbol), index)}
 
 
 def _counter(terms: Terms, symbol: int, start: int, step: int) -> tuple[int, int] | None:

@@ -26,6 +26,8 @@ Rule = Callable[["Terms", int, tuple[int, ...]], int | None]
 _BOUND_BITS = (
     128  # of the names of 64 nested binders: a variable, and what comes from the last trip
 )
+# What may be another term in two ways to make the same stream, until they are proven to be that.
+_VARYING = ("at", "case", "integer", "previous", "symbol")
 
 
 class Index(NamedTuple):
@@ -75,6 +77,8 @@ class Terms:
         self._num_open = 0
         self._specialised: dict[tuple[Any, ...], Substitution] = {}
         self._rows: dict[tuple[int, int], Substitution] = {}
+        self._systems: dict[tuple[Any, ...], dict[tuple[int, int], None]] = {}
+        self._outlines: dict[int, int] = {}
 
     # -- heads and terms -----------------------------------------------------------------------
 
@@ -124,12 +128,6 @@ class Terms:
 
     def type(self, term: int) -> int:
         return self.heads[self.head[term]].types[0]
-
-    def add_type(self, type_: ir.Type) -> int:
-        number = hash(type_)
-        if number not in self.types:
-            self.types[number] = type_
-        return number
 
     def shape(self, type_: int) -> list[int] | None:
         """The sizes of a ranked tensor type, if all are static; None for any other type."""
@@ -282,6 +280,9 @@ class Terms:
         types = tuple(self.type(next(s for s in symbols if color[s] == c)) for c in order)
         children = [term for c in order for term in closed[c]]
         system = self._bind("system", (trips,), types, binder, children)
+        for position, c in enumerate(order):
+            key = trips, types[position], closed[c][0], self.outline(closed[c][1])
+            self._systems.setdefault(key, {})[system, position] = None
         return {s: self.at(system, order[color[s]], Index(1, 0, variable)) for s in symbols}
 
     def _colors(self, equations: dict[int, tuple[int, int]]) -> dict[int, int]:
@@ -300,6 +301,49 @@ class Terms:
                 for s, (_, after) in equations.items()
             }
         return color
+
+    def known(
+        self, variable: int, trips: int | None, equations: dict[int, tuple[int, int]]
+    ) -> dict[int, int] | None:
+        """Streams of a system that is there already and that these equations make again, partly
+        from its own values: by induction over the trips."""
+        places: list[list[tuple[int, int]]] = []
+        for symbol, (start, step) in equations.items():
+            key = trips, self.type(symbol), start, self.outline(step)
+            places.append(list(self._systems.get(key, ())))
+        for system in {s: None for s, _ in places[0]}:
+            positions = [k for found in places for s, k in found[:] if s == system]
+            if len(positions) < len(places):
+                continue
+            now = Index(1, 0, variable)
+            guess = {s: self.at(system, k, now) for s, k in zip(equations, positions, strict=True)}
+            assumed = Substitution(self, guess)
+            after = (self.children[system][2 * k + 1] for k in positions)
+            if all(
+                assumed(step) == self.row(system, again, now)
+                for (_, step), again in zip(equations.values(), after, strict=True)
+            ):
+                return guess
+        return None
+
+    def outline(self, term: int) -> int:
+        """A number that is the same for terms that differ in streams only."""
+        todo = [term]
+        while todo:
+            now = todo[-1]
+            if now in self._outlines:
+                todo.pop()
+                continue
+            head = self.heads[self.head[now]]
+            children = () if head.kind in _VARYING else self.children[now]
+            missing = [child for child in children if child not in self._outlines]
+            if missing:
+                todo += missing
+                continue
+            todo.pop()
+            name = head.types if head.kind in _VARYING else self.head[now]
+            self._outlines[now] = hash((name, *(self._outlines[child] for child in children)))
+        return self._outlines[term]
 
     def at(self, system: int, position: int, index: Index) -> int:
         """One of the streams of a system at an index."""

@@ -54,7 +54,8 @@ def verify(before: Any, after: Any) -> Verification:
       TypeError: where an argument is none of these kinds.
     """
     context = _compat.make_context()
-    return verify_modules(*(_read(x, context) for x in (before, after)))
+    modules = [_read(x, context) for x in (before, after)]
+    return verify_operations(*(module.operation for module in modules))
 
 
 def _read(x: Any, context: ir.Context) -> ir.Module:
@@ -64,24 +65,23 @@ def _read(x: Any, context: ir.Context) -> ir.Module:
     return ir.Module.parse(module_io.bytecode(module), context)
 
 
-def verify_modules(before: ir.Module, after: ir.Module) -> Verification:
-    """`verify` for two modules of one context."""
+def verify_operations(before: ir.Operation, after: ir.Operation) -> Verification:
+    """`verify` for two `builtin.module` ops of one context."""
     try:
         with before.context:
             return Verification(_first_difference(before, after))
     except NotProvable as reason:
-        location = before.operation.location
-        return Verification(Diagnostic(Severity.ERROR, f"not proven: {reason}", location))
+        return Verification(_failure(after, str(reason)))
 
 
-def _first_difference(before: ir.Module, after: ir.Module) -> Diagnostic | None:
+def _first_difference(before: ir.Operation, after: ir.Operation) -> Diagnostic | None:
     terms = Terms(RULES)
     old, new = Numbering(before, terms), Numbering(after, terms)
-    if (where := _differing(before.operation, after.operation)) is not None:
-        return _failure(after.operation, f"attribute '{where}' of the module differs")
+    if (where := _differing(before, after)) is not None:
+        return _failure(after, f"attribute '{where}' of the module differs")
     public = [name for name, f in old.functions.items() if _is_public(f)]
     if public != [name for name, f in new.functions.items() if _is_public(f)]:
-        return _failure(after.operation, "the modules have other public functions")
+        return _failure(after, "the modules have other public functions")
     for name in public:
         first, second = old.functions[name], new.functions[name]
         if (where := _differing(first, second)) is not None:
@@ -115,7 +115,7 @@ def _failure(op: ir.Operation, message: str, notes: tuple[Diagnostic, ...] = ())
 
 
 def _explain(terms: Terms, a: int, b: int, what: str, function: ir.Operation) -> Diagnostic:
-    """Where two terms begin to differ: down from a result, by the first operand in which they do."""
+    """Where two terms begin to differ: down from a result by the first operand that differs."""
     path: list[tuple[int, int, int]] = []
     while terms.head[a] == terms.head[b] and len(terms.children[a]) == len(terms.children[b]):
         children = zip(terms.children[a], terms.children[b], strict=True)
