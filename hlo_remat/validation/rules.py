@@ -85,8 +85,12 @@ def _slice(terms: Terms, head: int, children: Children) -> int | None:
 
 
 def _dynamic_slice(terms: Terms, head: int, children: Children) -> int | None:
-    """A row of a stack that a loop wrote a row a trip into: what was written there."""
+    """A row of a stack that a loop wrote a row a trip into, or one that was written just before:
+    what was written there."""
     stack, *where = children
+    if terms.kind(stack) == "stablehlo.dynamic_update_slice":
+        _, row, *there = terms.children[stack]
+        return row if there == where and terms.type(row) == _type(terms, head) else None
     if terms.kind(stack) != "at":
         return None
     system, count = terms.children[stack][0], terms.index(stack)
