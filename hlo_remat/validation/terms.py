@@ -235,7 +235,8 @@ class Terms:
         binder = self.binder_above(results, self._mask_of(arguments))
         types = tuple(self.type(v) for v in arguments)
         previous = self.previous_of(binder, arguments)
-        close = Substitution(self, {symbol: bound for bound, symbol in previous.items()})
+        names = {symbol: bound for bound, symbol in previous.items()}
+        close = Substitution(self, names, renames=True)
         return self._bind("function", (name, types), (0,), binder, [close(r) for r in results])
 
     def previous_of(self, binder: int, symbols: Sequence[int]) -> dict[int, int]:
@@ -266,12 +267,16 @@ class Terms:
         """The streams that symbols are, each over the variable, by where they start and how they
         go on. The symbols depend on each other and on nothing else that is open in their loop."""
         color = self._colors(equations)
-        order = {c: k for k, c in enumerate(sorted(set(color.values())))}
+        # As much as can be by what no renaming changes.
+        equation_of = {color[s]: e for s, e in equations.items()}
+        ranked = sorted(equation_of, key=lambda c: (*map(self.outline, equation_of[c]), c))
+        order = {c: k for k, c in enumerate(ranked)}
         symbols = list(equations)
         steps = [step for _, step in equations.values()]
         binder = self.binder_above(steps, self._mask_of([variable, *symbols]))
         names = {s: self.previous(binder, order[color[s]], self.type(s)) for s in symbols}
-        close = Substitution(self, {variable: self.bound_variable(binder), **names})
+        names[variable] = self.bound_variable(binder)
+        close = Substitution(self, names, renames=True)
         closed: dict[int, tuple[int, int]] = {}
         for symbol, (start, step) in equations.items():
             equation = start, close(step)
@@ -357,7 +362,7 @@ class Terms:
         if not self.mask[stream] & self.mask[variable]:
             return stream
         binder = self.binder_above((stream, condition), self.mask[variable])
-        close = Substitution(self, {variable: self.bound_variable(binder)})
+        close = Substitution(self, {variable: self.bound_variable(binder)}, renames=True)
         return self._bind(
             "last", (), (self.type(stream),), binder, (close(stream), close(condition))
         )
@@ -394,7 +399,9 @@ class Terms:
 class Substitution:
     """Terms with symbols replaced by terms, variables by indices, and branches that are known.
 
-    What none of its own symbols is free in is left to `parent`, another substitution.
+    What none of its own symbols is free in is left to `parent`, another substitution. One that
+    only `renames` gives symbols other names, which are free nowhere: then the simplest form of a
+    term stays what it is, and systems stay closed.
     """
 
     def __init__(
@@ -404,8 +411,10 @@ class Substitution:
         variables: dict[int, Index] | None = None,
         chosen: tuple[int, int, int] | None = None,
         parent: Substitution | None = None,
+        renames: bool = False,
     ):
         self.terms = terms
+        self.renames = renames
         self.symbols = symbols
         self.variables = variables or {}
         self.chosen = chosen
@@ -428,7 +437,7 @@ class Substitution:
         chosen = self.chosen
         if chosen is not None and self.terms.mask[chosen[0]] & 3 << 2 * binder:
             chosen = None  # those are another binder's names, and don't occur in here
-        return Substitution(self.terms, names, chosen=chosen, parent=self)
+        return Substitution(self.terms, names, chosen=chosen, parent=self, renames=True)
 
     def __call__(self, term: int) -> int:
         memo, terms = self._memo, self.terms
@@ -456,12 +465,23 @@ class Substitution:
     def _needed(self, term: int) -> tuple[int, ...]:
         """The children that are to be replaced before a term is."""
         kind, children = self.terms.kind(term), self.terms.children[term]
+        if self._only_renames(term):
+            return (
+                children[:1] if kind == "at" else () if kind in ("integer", "index") else children
+            )
         if kind == "case" and self._is_chosen(term):
             assert self.chosen is not None
             return (children[1 + self.chosen[1]],)
         if kind in ("at", "integer", "index", "last", "function", "system"):
             return ()
         return children
+
+    def _only_renames(self, term: int) -> bool:
+        return self.renames and (
+            self.parent is None
+            or not self.terms.mask[term] & self.parent._all_masks()
+            or self.parent._only_renames(term)
+        )
 
     def _is_chosen(self, term: int) -> bool:
         children = self.terms.children[term]
@@ -472,6 +492,12 @@ class Substitution:
     def _rebuilt(self, term: int, children: list[int]) -> int:
         terms = self.terms
         kind = terms.kind(term)
+        if self._only_renames(term):
+            if kind == "at":
+                return terms.at(children[0], terms.data(term)[0], self._index(term))
+            if kind == "integer":
+                return terms.integer(terms.type(term), self._index(term))
+            return terms.intern(terms.head[term], tuple(children))
         if kind == "case" and self._is_chosen(term):
             return children[0]
         if kind == "at":
