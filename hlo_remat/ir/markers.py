@@ -116,10 +116,15 @@ class Marker:
         self.attributes: dict[str, Any] = {entry.name: entry.attr for entry in entries}
         operands = list(op.operands)
         num_inputs = self._get("num_inputs", ir.IntegerAttr, 0)
-        self.decisions = tuple(map(_decision, self.attributes.get("decisions", ())))
+        decisions = self.attributes.get("decisions", ())
+        if decisions and not isinstance(decisions, ir.ArrayAttr):
+            raise MarkerError("attribute 'decisions' must be an array of strings")
+        self.decisions = tuple(map(_decision, decisions))
         num_values = len(operands) - num_inputs - len(self.decisions)
         if self.kind is Kind.ENTER:
             num_values, num_inputs = 0, len(operands)
+        if self.kind is Kind.RECOMPUTE and num_inputs:
+            raise MarkerError(f"marker '{name}' takes no raw inputs")
         if num_values < 0 or num_inputs < 0:
             raise MarkerError(f"marker '{name}' has too few operands for its attributes")
         self.values = operands[:num_values]
@@ -188,19 +193,59 @@ class Marker:
             prevent_cse = fence.value
         elif fence is not None:
             raise MarkerError("attribute 'prevent_cse' must be a bool or an array of bools")
-        names = tuple(ir.StringAttr(n).value for n in self.attributes.get("names", ()))
+        try:
+            names = tuple(ir.StringAttr(n).value for n in self.attributes.get("names", ()))
+        except (TypeError, ValueError):
+            raise MarkerError("attribute 'names' must be an array of strings") from None
         return Region(self.label, from_attribute(self.attributes["policy"]), prevent_cse, names)
 
 
-def read_marker(op: ir.Operation, diagnostics: Diagnostics) -> Marker | None:
-    """A composite op as a marker, if it is one; one that breaks the specification is an error."""
-    if not is_marker(op):
+class MarkerReader:
+    """Reads composite ops of a module as markers. One that breaks the specification is an error."""
+
+    def __init__(self, diagnostics: Diagnostics):
+        self._diagnostics = diagnostics
+        self._returned: dict[str, list[int] | None] = {}  # by function: which arguments it returns
+
+    def read(self, op: ir.Operation) -> Marker | None:
+        if not is_marker(op):
+            return None
+        try:
+            marker = Marker(op)
+            if marker.kind is not Kind.RECOMPUTE:
+                self._check_identity(marker)
+            return marker
+        except MarkerError as error:
+            self._diagnostics.error(op.location, str(error))
+            return None
+
+    def _check_identity(self, marker: Marker) -> None:
+        name = ir.FlatSymbolRefAttr(marker.op.attributes["decomposition"]).value
+        if name not in self._returned:
+            self._returned[name] = _returned_arguments(_function(marker.op, name))
+        expected = [marker.operand_of(k) for k in range(len(marker.op.results))]
+        if self._returned[name] != expected:
+            raise MarkerError(
+                f"marker '{PREFIX}{marker.kind.value}' must return what it takes, and its "
+                f"decomposition '{name}' doesn't"
+            )
+
+
+def _function(op: ir.Operation, name: str) -> ir.Operation:
+    while op.parent is not None:
+        op = op.parent.operation
+    found: ir.Operation = ir.SymbolTable(op)[name].operation
+    return found
+
+
+def _returned_arguments(function: ir.Operation) -> list[int] | None:
+    """Which arguments a function returns that does nothing else."""
+    blocks = list(function.regions[0].blocks)
+    ops = list(blocks[0].operations) if len(blocks) == 1 else []
+    if len(ops) != 1:
         return None
-    try:
-        return Marker(op)
-    except MarkerError as error:
-        diagnostics.error(op.location, str(error))
-        return None
+    arguments = {hash(v): k for k, v in enumerate(blocks[0].arguments)}
+    return [arguments[hash(v)] for v in ops[0].operation.operands]
 
 
 def is_marker(op: ir.Operation) -> bool:

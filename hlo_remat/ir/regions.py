@@ -11,17 +11,17 @@ from hlo_remat.diagnostics import Diagnostics
 from hlo_remat.ir.aliases import Aliases
 from hlo_remat.ir.index import Index, Use
 from hlo_remat.ir.loops import Loops
-from hlo_remat.ir.markers import Kind, Marker, read_marker
+from hlo_remat.ir.markers import Kind, Marker, MarkerReader
 from hlo_remat.ir.origin import Frame
 from hlo_remat.ir.pairing import Pair, Pairing
 
 
 def read_markers(index: Index, diagnostics: Diagnostics) -> dict[int, Marker]:
     """The markers of a function by op. A marker that breaks the specification is an error."""
-    markers = {}
+    markers, reader = {}, MarkerReader(diagnostics)
     for i, name in enumerate(index.names):
         if name == "stablehlo.composite":
-            marker = read_marker(index.ops[i], diagnostics)
+            marker = reader.read(index.ops[i])
             if marker is not None:
                 markers[i] = marker
     return markers

@@ -13,7 +13,7 @@ from hlo_remat.ir import fence
 from hlo_remat.ir.backwards import Backwards
 from hlo_remat.ir.clone import clone_ops
 from hlo_remat.ir.index import nested_ops
-from hlo_remat.ir.markers import Kind, Marker, read_marker
+from hlo_remat.ir.markers import Kind, Marker, MarkerReader
 from hlo_remat.ir.purity import Purity
 from hlo_remat.passes.base import Pass, option
 from hlo_remat.strategy import choose, parse_version
@@ -86,7 +86,8 @@ class _Lowerer:
 
     def run(self) -> None:
         composites = [op for op in nested_ops(self.function) if op.name == "stablehlo.composite"]
-        markers = [read_marker(op, self.diagnostics) for op in composites]
+        reader = MarkerReader(self.diagnostics)
+        markers = [reader.read(op) for op in composites]
         recomputes = [m for m in markers if m is not None and m.kind is Kind.RECOMPUTE]
         if self.diagnostics.errors:
             return

@@ -9,7 +9,7 @@ from hlo_remat import _compat
 from hlo_remat.diagnostics import Diagnostics
 from hlo_remat.ir.dead import erase_dead
 from hlo_remat.ir.index import nested_ops
-from hlo_remat.ir.markers import Kind, Marker, read_marker
+from hlo_remat.ir.markers import Kind, Marker, MarkerReader
 from hlo_remat.ir.purity import Purity
 from hlo_remat.passes.base import Pass
 
@@ -29,11 +29,11 @@ class Strip(Pass):
     def run(self, module: ir.Module, diagnostics: Diagnostics) -> None:
         functions = [v.operation for v in module.body.operations if v.operation.name == "func.func"]
         by_name = {ir.StringAttr(f.attributes["sym_name"]).value: f for f in functions}
-        purity = Purity(module)
+        purity, reader = Purity(module), MarkerReader(diagnostics)
         for function in functions:
             composites = [op for op in nested_ops(function) if op.name == "stablehlo.composite"]
             for op in composites:
-                marker = read_marker(op, diagnostics)
+                marker = reader.read(op)
                 if marker is not None:
                     _strip(marker, by_name, purity)
 

@@ -106,7 +106,7 @@ def _is_public(function: ir.Operation) -> bool:
 
 def _differing(a: ir.Operation, b: ir.Operation) -> str | None:
     """An attribute in which two ops differ."""
-    first, second = ({k: op.attributes[k] for k in op.attributes} for op in (a, b))
+    first, second = ({k: hash(op.attributes[k]) for k in op.attributes} for op in (a, b))
     return next((k for k in {**first, **second} if first.get(k) != second.get(k)), None)
 
 
