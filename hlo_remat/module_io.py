@@ -17,6 +17,8 @@ from hlo_remat.errors import DiagnosticError
 
 _PORTABLE_ARTIFACT = re.compile(rb"ML\xefR[^\0]{1,9}?StableHLO_v(\d+\.\d+\.\d+)")
 
+_MAX_DEPTH = 1000
+
 
 def read(x: Any) -> tuple[ir.Module, Callable[[ir.Module], Any]]:
     """A copy of `x` as a module, and the function that brings a module into the form of `x`.
@@ -52,14 +54,27 @@ def parse(source: str | bytes) -> ir.Module:
     diagnostics = Diagnostics()
     with diagnostics.capture(context):
         try:
+            check_depth(source if isinstance(source, bytes) else source.encode())
             if isinstance(source, bytes) and _PORTABLE_ARTIFACT.match(source):
                 return stablehlo.deserialize_portable_artifact(context, source)
             return ir.Module.parse(source, context)
-        except (ir.MLIRError, ValueError) as error:
+        except (ir.MLIRError, MemoryError, ValueError) as error:
             reason = str(error)
     if not diagnostics.errors:
         diagnostics.error(None, reason)
     raise DiagnosticError(diagnostics.errors)
+
+
+def check_depth(text: bytes) -> None:
+    """Raises ValueError for text in which braces are nested so deeply that MLIR's parser, which
+    recurses, would overflow the stack and end the process."""
+    if text.count(b"{") <= _MAX_DEPTH:
+        return
+    depth = 0
+    for brace in re.findall(rb"[{}]", text):
+        depth += 1 if brace == b"{" else -1
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"braces are nested more than {_MAX_DEPTH} deep")
 
 
 def verify(module: ir.Module, diagnostics: Diagnostics) -> None:

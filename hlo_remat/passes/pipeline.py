@@ -160,6 +160,8 @@ def _native_callback(
             pass_.run(module, diagnostics)
         except DiagnosticError as error:
             diagnostics.all.extend(error.diagnostics)
+        except RecursionError:
+            diagnostics.error(module.operation.location, "ops are nested too deeply")
         for key in given:  # used, or stale
             diagnostics.analyses.pop(key, None)
         if len(diagnostics.errors) > old_errors:

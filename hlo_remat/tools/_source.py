@@ -14,6 +14,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from hlo_remat.diagnostics import Diagnostic
 from hlo_remat.ir.location import describe_location, file_line_col
+from hlo_remat.module_io import check_depth
 
 _BYTECODE = b"ML\xefR"
 _PORTABLE_ARTIFACT = re.compile(rb"ML\xefR[^\0]{1,9}?StableHLO_v")
@@ -45,6 +46,8 @@ class Source:
         """Raises MLIRError or ValueError; why is left to the context's diagnostics."""
         if _PORTABLE_ARTIFACT.match(self.data):
             return stablehlo.deserialize_portable_artifact(context, self.data)
+        if self.is_text:
+            check_depth(self.data)
         if not self.is_chunk and os.path.isfile(self.path):
             # From the file and not from memory, for the file's name in the locations.
             return ir.Module.parseFile(self.path, context)

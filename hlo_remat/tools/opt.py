@@ -105,7 +105,7 @@ def _parse(source: Source, context: ir.Context, diagnostics: Diagnostics) -> ir.
     with diagnostics.capture(context):
         try:
             return source.parse(context)
-        except (ir.MLIRError, ValueError) as error:
+        except (ir.MLIRError, MemoryError, ValueError) as error:
             reason = str(error)
     if not diagnostics.errors:
         diagnostics.error(ir.Location.file(source.path, 0, 0, context), reason)

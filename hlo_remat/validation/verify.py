@@ -72,6 +72,8 @@ def verify_operations(before: ir.Operation, after: ir.Operation) -> Verification
             return Verification(_first_difference(before, after))
     except NotProvable as reason:
         return Verification(_failure(after, str(reason)))
+    except RecursionError:
+        return Verification(_failure(after, "ops are nested too deeply"))
 
 
 def _first_difference(before: ir.Operation, after: ir.Operation) -> Diagnostic | None:
