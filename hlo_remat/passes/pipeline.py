@@ -162,6 +162,10 @@ def _native_callback(
             diagnostics.all.extend(error.diagnostics)
         except RecursionError:
             diagnostics.error(module.operation.location, "ops are nested too deeply")
+        except RuntimeError as error:
+            if "str_from_cstr" not in str(error):
+                raise
+            diagnostics.error(module.operation.location, "a name or string is not valid UTF-8")
         for key in given:  # used, or stale
             diagnostics.analyses.pop(key, None)
         if len(diagnostics.errors) > old_errors:

@@ -194,6 +194,11 @@ def test_an_op_that_nobody_knows(tmp_path):
     assert '"foo.bar"(%arg0)' in output
 
 
+def test_strings_that_are_not_utf8(tmp_path, capfd):
+    assert run(tmp_path, GOOD.replace('region = "r"', 'region = "\\FF"')) == (1, None)
+    assert "error: a name or string is not valid UTF-8" in capfd.readouterr().err
+
+
 def test_modules_that_are_cut_off(tmp_path, capfd):
     for end in range(1, len(GOOD) - 4, 97):
         code, output = run(tmp_path, GOOD[:end])
