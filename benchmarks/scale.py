@@ -106,6 +106,7 @@ def measure(name: str, size: int) -> dict[str, Any]:
     proof = verify_operations(before, module.operation)
     seconds["verify"] = time.perf_counter() - start
     assert proof, str(proof)
+    all_bytes = _peak_bytes() - start_bytes
     compile_s = None
     if ops <= COMPILED_UP_TO:
         start = time.perf_counter()
@@ -117,7 +118,7 @@ def measure(name: str, size: int) -> dict[str, Any]:
         "seconds": seconds,
         "compile": compile_s,
         "passes bytes": passes_bytes,
-        "all bytes": _peak_bytes() - start_bytes,
+        "all bytes": all_bytes,
     }
 
 
