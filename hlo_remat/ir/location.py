@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -70,7 +71,12 @@ def describe_location(location: ir.Location | None) -> str:
     return op_path(location) or "<unknown>"
 
 
-def with_scope(location: ir.Location, scope: str) -> ir.Location:
-    """`location` under `scope`: XLA names the op `scope;` and the op's own name path."""
-    name = ir.Location.name(scope, context=location.context)
-    return ir.Location.fused([name, location], context=location.context)
+def with_scope(location: ir.Location, scope: str, path: str) -> ir.Location:
+    """`location` with the name path of its op under `scope`, without what it shares with `path`."""
+    own = (op_path(location) or "").split("/")
+    pairs = zip(own[:-1], path.split("/"), strict=False)
+    shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    exact: Any = ir.Location.from_attr(location.attr, location.context)
+    child = exact.child_loc if isinstance(exact, ir.NameLoc) else location
+    name = "/".join(filter(None, [scope, *own[shared:]]))
+    return ir.Location.name(name, child, location.context)

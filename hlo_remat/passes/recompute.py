@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 
 from jaxlib.mlir import ir
@@ -13,7 +14,7 @@ from hlo_remat.ir.dead import erase_dead
 from hlo_remat.ir.decisions import Analysis
 from hlo_remat.ir.handover import feed
 from hlo_remat.ir.index import nested_ops
-from hlo_remat.ir.location import with_scope
+from hlo_remat.ir.location import op_path, with_scope
 from hlo_remat.ir.markers import PREFIX, Decision, Kind, Marker, MarkerError, build_recompute
 from hlo_remat.ir.purity import Purity
 from hlo_remat.passes.base import Pass
@@ -71,7 +72,7 @@ class _Recomputer:
         self.pairing = analysis.pairing
         self.purity = purity
         self.released: list[ir.Value] = []
-        self.scoped: dict[ir.Location, ir.Location] = {}
+        self.with_scope = functools.cache(with_scope)
 
     def run(self) -> None:
         if self.diagnostics.errors:
@@ -221,8 +222,10 @@ class _Recomputer:
         arguments = list(function.add_entry_block().arguments)
         mapping = dict(zip(leaves, arguments[len(values) :], strict=True))
         known = set(leaves)
+        path = op_path(marker.op.location) or ""
+        relocate = functools.partial(self.with_scope, scope=SCOPE, path=path)
         with ir.InsertionPoint(function.entry_block):
-            clone_ops(self.index, ops, mapping, lambda v: self.resolve(v, known), self.relocate)
+            clone_ops(self.index, ops, mapping, lambda v: self.resolve(v, known), relocate)
             self.feed(ops, known, mapping)
             recomputed = [mapping[self.resolve(v, known)] for v in targets]
             func.ReturnOp([*arguments, *recomputed])
@@ -242,8 +245,3 @@ class _Recomputer:
                     clones[0] = feed(self.index, self.pairing.origins, op, clones, k, leaf)
                 made = zip(results, clones[0].results, strict=True)
                 mapping.update((v, result) for v, result in made if v not in leaves)
-
-    def relocate(self, location: ir.Location) -> ir.Location:
-        if location not in self.scoped:
-            self.scoped[location] = with_scope(location, SCOPE)
-        return self.scoped[location]
