@@ -155,7 +155,7 @@ class _Recomputer:
             )
         by_input = dict(zip(inputs, prevent_cse, strict=True))
         origin = self.aliases.before_backward
-        return [by_input.get(origin(v), any(prevent_cse)) for v, _ in kept]
+        return [by_input.get(origin(v), True) for v, _ in kept]
 
     def forward_values(self, op: int, inputs: list[int], residuals: list[int]) -> dict[int, int]:
         """The forward's value that each operand of a bwd_enter is."""
