@@ -157,8 +157,6 @@ class Decider:
         if op < 0:
             return Decision.SAVE
         answer = self.answer(value)
-        if isinstance(answer, Offload):
-            return Decision.OFFLOAD
         is_impure = self.analysis.impure[op]
         if not answer and is_impure:
             self._report_impure(op)
@@ -168,7 +166,9 @@ class Decider:
             may_recompute = not is_there or (is_cheap and not answer)
         else:
             may_recompute = not (answer and is_there)
-        return Decision.RECOMPUTE if may_recompute and not is_impure else Decision.SAVE
+        if may_recompute and not is_impure:
+            return Decision.RECOMPUTE
+        return Decision.OFFLOAD if isinstance(answer, Offload) else Decision.SAVE
 
     def _is_part_of_an_argument(self, value: int) -> bool:
         """Whether `value` is cut out of an argument of the function, as what JAX moves out of loops
@@ -195,15 +195,15 @@ class Decider:
         return lost
 
     def inside(self, result: int) -> set[int]:
-        """The values that the policy saves inside of the loop or branching op that makes `result`,
-        and that `result` depends on."""
+        """The values that the policy saves or offloads inside of the loop or branching op that
+        makes `result`, and that `result` depends on."""
         op = self.index.definer[result]
         if op not in self.forward.ops or self.index.names[op] not in SLOTTED:
             return set()
 
         def is_saved(value: int) -> bool:
             made = self.aliases.made(value)
-            return self.index.definer[made] >= 0 and self.answer(made) is True
+            return self.index.definer[made] >= 0 and bool(self.answer(made))
 
         needs = Needs(self.index, lambda v: not self.index.is_inside(v, op) or is_saved(v))
         needs.add_slot(op, self.index.results[op].index(result))
@@ -234,7 +234,8 @@ class Decider:
             return answer
         handouts = self.origins.handed_out(op, self.index.results[op].index(value))
         inside = (self.aliases.made(handout.value) for handout in handouts)
-        return any(self.index.definer[v] >= 0 and self.answer(v) is True for v in inside)
+        answers = [self.answer(v) for v in inside if self.index.definer[v] >= 0]
+        return any(a is True for a in answers) or next((a for a in answers if a), False)
 
     def _report_impure(self, op: int) -> None:
         location = self.analysis.location(op)

@@ -116,23 +116,31 @@ class _Partitioner:
         """Makes results of what policies save inside of loops and branches that are going to run
         again; whether there was something. The index is stale then."""
         loops = self.analysis.pairing.origins.loops
-        found: dict[tuple[int, int], None] = {}
+        found: dict[tuple[int, int], str] = {}
         for decider in self.deciders():
             for result, decision in sorted(decider.wanted().items()):
                 op = self.index.definer[result]
                 if decision is Decision.RECOMPUTE and op in decider.forward.ops:
                     inside = sorted(decider.inside(result) - decider.handed_out(op).keys())
-                    found |= {
-                        (op, v): None for v in inside if can_hand_out(self.index, loops, v, op)
-                    }
+                    found |= {(op, v): decider.region.label for v in inside}
         by_op: dict[int, list[int]] = defaultdict(list)
-        for op, value in found:
-            by_op[op].append(value)
+        for (op, value), label in found.items():
+            if can_hand_out(self.index, loops, value, op):
+                by_op[op].append(value)
+            else:
+                self.report_recomputed(value, label, "out of the loops and branches around it")
         # Outer ops first, and of each what is less deep: the result of an op is handed on before
         # something is handed out of that op, which builds it anew.
         for op, values in sorted(by_op.items()):
             hand_out(self.index, loops, sorted(values, key=self.index.depth), op)
-        return bool(found)
+        return bool(by_op)
+
+    def report_recomputed(self, value: int, label: str, where: str) -> None:
+        self.diagnostics.remark(
+            self.analysis.location(self.index.definer[value]),
+            f"this value, which the policy of region '{label}' saves, is computed again: it can't "
+            f"be handed {where}",
+        )
 
     def hand_over(self) -> bool:
         """Hands over what policies save and recomputes would start from, if their backwards had it;
@@ -146,10 +154,12 @@ class _Partitioner:
                 if (
                     decision is Decision.RECOMPUTE
                     and self.index.definer[value] in forward.ops
-                    and decider.answer(value) is True
-                    and can_hand_over(self.index, value, forward.frames)
+                    and decider.answer(value)
                 ):
-                    found.append((value, forward))
+                    if can_hand_over(self.index, value, forward.frames):
+                        found.append((value, forward))
+                    else:
+                        self.report_recomputed(value, decider.region.label, "to the backward")
         found.sort(key=lambda pair: self.index.depth(pair[0]))
         marks = [bookmark(self.index.values[value]) for value, _ in found]
         for made, (_, forward) in zip(marks, found, strict=True):

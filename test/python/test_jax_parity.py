@@ -25,6 +25,7 @@ from backward_ops import backward_ops
 from jax import lax
 from jax.experimental import checkify, io_callback
 from jax.experimental.xla_metadata import set_xla_metadata
+from jax.sharding import PartitionSpec as P
 
 import hlo_remat
 
@@ -1026,8 +1027,38 @@ def test_which_values_are_offloaded(where):
         hlo_remat.apply(lowered)
 
 
-@pytest.mark.xfail(strict=True, reason="an offload in a scan of a region is dropped silently")
-def test_an_offload_in_a_scan_of_a_region_is_not_dropped():
+def scanned(f):
+    return lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=3)[0]
+
+
+def branched(f):
+    return lambda x: lax.cond(jnp.sum(x) > 0, f, jnp.cos, x)
+
+
+def sharded(f):
+    mesh = jax.make_mesh((1,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+    return jax.shard_map(f, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda mark, f: mark(scanned(f)),
+        lambda mark, f: scanned(mark(f)),
+        lambda mark, f: mark(branched(f)),
+        lambda mark, f: branched(mark(f)),
+        lambda mark, f: mark(sharded(f)),
+        lambda mark, f: sharded(mark(f)),
+        lambda mark, f: mark(scanned(branched(f))),
+        lambda mark, f: mark(branched(scanned(f))),
+        lambda mark, f: mark(sharded(scanned(f))),
+        lambda mark, f: scanned(mark(scanned(f))),
+        lambda mark, f: jax.vmap(mark(scanned(f)), in_axes=None, axis_size=2),
+    ],
+)
+def test_an_offload_in_loops_and_branches_is_not_dropped(wrap, is_read):
+    """Whether the backward reads the named value, or needs it for what it reads."""
     policy = cp.save_and_offload_only_these_names(
         names_which_can_be_saved=[],
         names_which_can_be_offloaded=["z"],
@@ -1035,10 +1066,11 @@ def test_an_offload_in_a_scan_of_a_region_is_not_dropped():
         offload_dst="pinned_host",
     )
 
-    def step(c, _):
-        return jnp.sin(name(jnp.sin(c), "z")), None
+    def step(c):
+        z = name(jnp.sin(jnp.sin(c)), "z")
+        return jnp.sin(z * c if is_read else z)
 
-    f = remat(lambda x: lax.scan(step, x, None, length=3)[0], policy=policy)
+    f = wrap(functools.partial(remat, policy=policy), step)
     with pytest.raises(hlo_remat.DiagnosticError, match="offloads a value of type"):
         rewritten(jax.grad(lambda x: jnp.sum(f(x))), V)
 
@@ -1143,6 +1175,18 @@ def test_a_region_of_a_while_loop(policy):
     derivative = lambda x, t: jax.linearize(f, x)[1](t)  # noqa: E731
     close(run(derivative, X, X), X * jax.grad(lambda x: jnp.sin(sin_sin(x)))(X))
     assert [in_program(op, derivative, X, X) for op in ("sine", "cosine", "while")] == [1, 1, 1]
+
+
+def test_what_a_while_loop_does_not_save_is_a_remark(capsys):
+    def f(x):
+        c = lax.while_loop(lambda c: c < 3, lambda c: c + jnp.sin(c), lax.stop_gradient(x))
+        return x * jnp.cos(c)
+
+    marked = remat(f, policy=saves("sin"))
+    lowered = jax.jit(jax.grad(marked)).lower(X)
+    close(hlo_remat.apply(lowered, remarks=True).compile()(X), jax.grad(f)(X))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "which the policy of region 'f' saves, is computed again: it can't be handed out" in line
 
 
 def test_a_while_loop_that_swaps_its_carries():
