@@ -87,8 +87,8 @@ class Index:
         return self._ids[hash(value)]
 
     def in_block(self, op: int, block: int) -> int:
-        """The op of `block` that `op` is, or is nested in."""
-        while self.block[op] != block:
+        """The op of `block` that `op` is, or is nested in; -1 where there is none."""
+        while op >= 0 and self.block[op] != block:
             op = self.parent[op]
         return op
 

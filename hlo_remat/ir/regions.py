@@ -116,11 +116,7 @@ def forward_of(
             if made not in seen:
                 continue
             for read in reads:
-                residual_uses[made] += (
-                    use
-                    for use in index.uses[read]
-                    if _is_within(index, use, bwd_enter) and is_residual_use(use)
-                )
+                residual_uses[made] += filter(is_residual_use, index.uses[read])
                 if index.home(read) < bwd_enter:
                     in_backward.setdefault(aliases.made(made), read)
         for frames, by_value in pairing.reads(index.block[bwd_enter]).items():
@@ -128,8 +124,7 @@ def forward_of(
                 of_other_trips += (v for made in by_value.keys() & seen for v in by_value[made])
         # JAX computes what depends on constants alone once, outside of both loops.
         for carried, made in _carried_constants(index, pairing.origins.loops, bwd_enter, constants):
-            within = (use for use in index.uses[carried] if _is_within(index, use, bwd_enter))
-            residual_uses[made] += (use for use in within if is_residual_use(use))
+            residual_uses[made] += filter(is_residual_use, index.uses[carried])
     used = {v: uses for v, uses in residual_uses.items() if uses}
     return Forward(
         enter,
@@ -154,16 +149,6 @@ def _carried_constants(
             if made != carried and index.definer[made] in constants:
                 yield carried, made
         op = index.parent[op]
-
-
-def _is_within(index: Index, use: Use, bwd_enter: int) -> bool:
-    """Whether a use is in the block of `bwd_enter`, or nested in it."""
-    op, block = use[0], index.block[bwd_enter]
-    while op >= 0:
-        if index.block[op] == block:
-            return True
-        op = index.parent[op]
-    return False
 
 
 def _closes(index: Index, marker: Marker, op: int, inputs: tuple[int, ...]) -> bool:
