@@ -106,7 +106,7 @@ def hand_out(index: Index, loops: Loops, values: Iterable[int], op: int) -> None
         if len(group) > 1:
             blocks = index.nested_blocks[way.pop(0)[0]]
             handed = _out_of_branches(
-                {blocks.index(_home_block(index, v)): index.values[v] for v in group}
+                {blocks.index(index.home_block(v)): index.values[v] for v in group}
             )
         for parent, block in way:
             if index.names[parent] == LOOP:
@@ -132,7 +132,7 @@ def _shared(index: Index, values: Iterable[int], op: int) -> list[list[int]]:
         candidates = open_groups[innermost, index.values[v].type]
         if index.names[innermost] in BRANCHES:
             for group in candidates:
-                if all(_home_block(index, u) != block for u in group):
+                if all(index.home_block(u) != block for u in group):
                     group.append(v)
                     break
             else:
@@ -143,14 +143,9 @@ def _shared(index: Index, values: Iterable[int], op: int) -> list[list[int]]:
     return groups
 
 
-def _home_block(index: Index, value: int) -> int:
-    definer = index.definer[value]
-    return index.block[definer] if definer >= 0 else index.block_of_argument(value)
-
-
 def _way_out(index: Index, value: int, op: int) -> Iterator[tuple[int, int]]:
     """The ops around a value up to `op`, from the innermost, each with the block that it is in."""
-    block = _home_block(index, value)
+    block = index.home_block(value)
     while (parent := index.block_owner[block]) >= op:
         yield parent, block
         block = index.block[parent]

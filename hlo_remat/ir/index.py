@@ -130,6 +130,11 @@ class Index:
         home = self.home(value)
         return next(b for b in self.nested_blocks[home] if value in self.block_arguments[b])
 
+    def home_block(self, value: int) -> int:
+        """The block that a value is made in, or an argument of."""
+        definer = self.definer[value]
+        return self.block[definer] if definer >= 0 else self.block_of_argument(value)
+
     def is_inside(self, value: int, op: int) -> bool:
         """Whether `value` is made by an op nested in `op`, or an argument of its blocks."""
         return op <= self.home(value) < self.end[op]

@@ -69,9 +69,8 @@ class Origins:
         self.index = index
         self.made = made
         self.loops = Loops(index)
-        self.unproven: dict[
-            int, str
-        ] = {}  # reads of a forward loop's stacks, with what is not proven
+        self.proven: set[int] = set()  # reads of a forward loop's stacks
+        self.unproven: dict[int, str] = {}  # others of them, with what is not proven
         self.takes_part: set[int] = set()  # slices that only take a value out of an unrolled stack
         self._memo: dict[int, Origin | None] = {}
 
@@ -125,6 +124,7 @@ class Origins:
             )
             return None
         write = self.index.definer[self.loops.yielded(forward)[carry]]
+        self.proven.add(read)
         frame = Frame(backward, forward, trip, slots=(write, read))
         return Origin(written[0], (*frames, frame))
 

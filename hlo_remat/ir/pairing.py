@@ -71,7 +71,7 @@ class Pairing:
         that are it."""
         if block not in self._reads:
             found: dict[tuple[Frame, ...], dict[int, list[int]]] = {}
-            for value in self._values_in(block):
+            for value in self.values_in(block):
                 origin = self.origins.of(value, block)
                 if origin is None or origin.frames[-1].backward != self.index.block_owner[block]:
                     continue
@@ -80,18 +80,12 @@ class Pairing:
             self._reads[block] = found
         return self._reads[block]
 
-    def _values_in(self, block: int) -> list[int]:
+    def values_in(self, block: int) -> list[int]:
         """The values that a block reads or makes."""
         members = self.index.blocks[block]
         ops = range(members[0], self.index.end[members[-1]]) if members else ()
         read = {v for op in ops for v in self.index.operands[op]}
         return sorted(read.union(*(self.index.results[op] for op in members)))
-
-    def _home_block(self, value: int) -> int:
-        definer = self.index.definer[value]
-        if definer >= 0:
-            return self.index.block[definer]
-        return self.index.block_of_argument(value)
 
     def _candidates(self, backward: int, by_block: dict[int, list[int]]) -> Iterator[Pair]:
         block = self.index.block[backward]
@@ -101,7 +95,7 @@ class Pairing:
             yield from map(Pair, same)
             return
         for frames, by_value in self.reads(block).items():
-            for home in sorted({self._home_block(made) for made in by_value}):
+            for home in sorted({self.index.home_block(made) for made in by_value}):
                 for enter in by_block[home]:
                     operands = self.index.operands[enter]
                     if len(operands) == len(inputs) and all(
@@ -125,7 +119,7 @@ class Pairing:
         outer_u, outer_v = self.origins.loops.outer(u), self.origins.loops.outer(v)
         if (outer_u, outer_v) != (u, v):
             return outer_u == outer_v or self.same(
-                outer_u, outer_v, self._home_block(outer_v), frames[:-1]
+                outer_u, outer_v, self.index.home_block(outer_v), frames[:-1]
             )
         return (
             self._same_scalar(u, v, frames)

@@ -34,7 +34,7 @@ class Forward:
     `ops` depend on the region's inputs, `inputs`. `residual_uses` are the places after `bwd_enter`
     that read values of the forward, by value. `in_backward` gives for a forward value the value
     that is it at `bwd_enter`: itself in one block, else one that was handed over, if any was.
-    `of_other_trips` are values that the backward reads of other trips than the region's inputs.
+    `reads` are those that were handed over.
     """
 
     enter: int
@@ -44,7 +44,7 @@ class Forward:
     residual_uses: dict[int, list[Use]]
     in_backward: dict[int, int] | None
     frames: tuple[Frame, ...] = ()
-    of_other_trips: tuple[int, ...] = ()
+    reads: frozenset[int] = frozenset()
 
     def at_backward(self, value: int) -> int | None:
         return value if self.in_backward is None else self.in_backward.get(value)
@@ -109,19 +109,17 @@ def forward_of(
                     reach([index.results[op][result]])
 
     in_backward = None
-    of_other_trips: list[int] = []
+    handed: set[int] = set()
     if not is_one_block:
         in_backward = dict(zip(inputs, pairing.inputs(bwd_enter), strict=True))
         for made, reads in pairing.reads(index.block[bwd_enter]).get(pair.frames, {}).items():
             if made not in seen:
                 continue
+            handed.update(reads)
             for read in reads:
                 residual_uses[made] += filter(is_residual_use, index.uses[read])
                 if index.home(read) < bwd_enter:
                     in_backward.setdefault(aliases.made(made), read)
-        for frames, by_value in pairing.reads(index.block[bwd_enter]).items():
-            if frames != pair.frames:
-                of_other_trips += (v for made in by_value.keys() & seen for v in by_value[made])
         # JAX computes what depends on constants alone once, outside of both loops.
         for carried, made in _carried_constants(index, pairing.origins.loops, bwd_enter, constants):
             residual_uses[made] += filter(is_residual_use, index.uses[carried])
@@ -134,7 +132,7 @@ def forward_of(
         used,
         in_backward,
         pair.frames,
-        tuple(sorted(of_other_trips)),
+        frozenset(handed),
     )
 
 

@@ -15,6 +15,7 @@ from hlo_remat.ir.index import Use
 from hlo_remat.ir.markers import Decision, Kind, Marker, MarkerError, build_marker
 from hlo_remat.ir.needs import SLOTTED
 from hlo_remat.ir.purity import Purity
+from hlo_remat.ir.unclaimed import Unclaimed
 from hlo_remat.passes.base import Pass, option
 from hlo_remat.policies import Policy, PolicyError
 
@@ -173,14 +174,11 @@ class _Partitioner:
     # -- deciding ------------------------------------------------------------------------------
 
     def run(self, module: ir.Module, symbols: ir.SymbolTable) -> None:
+        claimed: dict[int, set[int]] = defaultdict(set)
         for decider in self.deciders():
             self.check_names(decider)
-            for read in decider.forward.of_other_trips:
-                self.diagnostics.remark(
-                    self.analysis.location(self.index.home(read)),
-                    f"what is read here of region '{decider.region.label}' is saved: it is of "
-                    "another trip than the region's inputs",
-                )
+            if decider.forward.frames:
+                claimed[self.index.block[decider.forward.bwd_enter]] |= decider.forward.reads
             decisions = decider.decide()
             self.report_unused_names(decider, decisions)
             if decisions:
@@ -189,6 +187,13 @@ class _Partitioner:
             self.diagnostics.remark(
                 self.analysis.location(read), f"the stack that is read here is saved: {reason}"
             )
+        if claimed:
+            unclaimed = Unclaimed(self.index, self.analysis.aliases, self.analysis.pairing)
+            for block, reads in sorted(claimed.items()):
+                for read, reason in sorted(unclaimed.reads(block, reads)):
+                    self.diagnostics.remark(
+                        self.analysis.location(read), f"what is read here is saved: {reason}"
+                    )
         for pairs in self.pages.values():
             for op in (op for pair in pairs for op in pair):
                 op.erase()

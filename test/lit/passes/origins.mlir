@@ -272,6 +272,7 @@ func.func @main(%x: tensor<4xf32>, %g: tensor<4xf32>) -> tensor<4xf32> {
   } do {
     %k = stablehlo.subtract %two, %j : tensor<i32>
     %x1 = stablehlo.dynamic_slice %v1, %k, %zero, sizes = [1, 4] : (tensor<3x4xf32>, tensor<i32>, tensor<i32>) -> tensor<1x4xf32>
+    // expected-remark@+1 {{what is read here is saved: it is of another trip than the region's inputs, or of another loop}}
     %rr = stablehlo.reshape %x1 : (tensor<1x4xf32>) -> tensor<4xf32>
     %x2 = stablehlo.dynamic_slice %v2, %k, %zero, sizes = [1, 4] : (tensor<3x4xf32>, tensor<i32>, tensor<i32>) -> tensor<1x4xf32>
     %cin = stablehlo.reshape %x2 : (tensor<1x4xf32>) -> tensor<4xf32>
@@ -472,6 +473,7 @@ func.func @main(%x: tensor<4xf32>, %g: tensor<4xf32>) -> tensor<4xf32> {
     stablehlo.return %p : tensor<i1>
   } do {
     %k = stablehlo.subtract %two, %j : tensor<i32>
+    // expected-remark@+1 {{what is read here is saved: it isn't proven to be what the forward handed over, unchanged}}
     %x1 = stablehlo.dynamic_slice %v1, %k, %zero, sizes = [1, 4] : (tensor<3x4xf32>, tensor<i32>, tensor<i32>) -> tensor<1x4xf32>
     %rr = stablehlo.reshape %x1 : (tensor<1x4xf32>) -> tensor<4xf32>
     %x2 = stablehlo.dynamic_slice %v2, %k, %zero, sizes = [1, 4] : (tensor<3x4xf32>, tensor<i32>, tensor<i32>) -> tensor<1x4xf32>
