@@ -53,7 +53,7 @@ def hand_over(index: Index, value: ir.Value, frames: Sequence[Frame]) -> ir.Valu
             last = index.blocks[index.nested_blocks[frame.backward][0]][-1]
             backward = index.ops[last].parent
             assert backward is not None
-            _, handed = manual.into(backward.operation, handed, type_)
+            _, handed = manual.into(backward.operation, handed, type_, None)
     return handed
 
 
@@ -181,7 +181,8 @@ def feed(
             with ir.InsertionPoint(maker), maker.location:
                 read = _read(leaf, _row(argument, handout.row))
         elif index.names[op] == MANUAL:
-            clone, read = manual.into(clone, leaf, index.values[handout.value].type)
+            type_ = index.values[handout.value].type
+            clone, read = manual.into(clone, leaf, type_, (index.ops[op], result))
         number = index.results[definer].index(handout.value)
         maker.results[number].replace_all_uses_with(read)
         if index.end[definer] > definer + 1:

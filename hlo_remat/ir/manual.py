@@ -36,14 +36,25 @@ def out_of(op: ir.Operation, value: ir.Value) -> ir.Value:
     return new.results[-1]
 
 
-def into(op: ir.Operation, whole: ir.Value, type_: ir.Type) -> tuple[ir.Operation, ir.Value]:
-    """`op` with `whole` as one more operand, and what its body sees of it, a value of `type_`."""
+def into(
+    op: ir.Operation, whole: ir.Value, type_: ir.Type, result_of: tuple[ir.Operation, int] | None
+) -> tuple[ir.Operation, ir.Value]:
+    """`op` with `whole` as one more operand, and what its body sees of it, a value of `type_`.
+
+    `whole` is what `out_of` returned, or that result of a manual computation.
+    """
     with op.location:
         inside = ir.RankedTensorType(type_)
         vector = type_ if inside.rank else ir.RankedTensorType.get([1], inside.element_type)
+        if result_of is None:
+            _, sharding = _outside(op, vector)
+        else:
+            giver, number = result_of
+            vector = list(giver.regions[0].blocks[0].operations)[-1].operands[number].type
+            sharding = _shardings(giver, "out_shardings")[number]
         block = op.regions[0].blocks[0]
         value: ir.Value = block.add_argument(vector, op.location)
-        shardings, (_, sharding) = _shardings(op, "in_shardings"), _outside(op, vector)
+        shardings = _shardings(op, "in_shardings")
         types = [r.type for r in op.results]
         new = rebuild(op, [*op.operands, whole], types, range(len(types)))
         new.attributes["in_shardings"] = sdy.TensorShardingPerValueAttr.get([*shardings, sharding])

@@ -55,7 +55,7 @@ class Numbering:
         self._world = self._start = terms.intern(terms.head_of("world", (), (0,)), ())
         self._calls: list[str] = []
         self._kinds: dict[tuple[Any, ...], _Kind] = {}
-        self._as_term: dict[str, int] = {}  # functions
+        self._as_term: dict[str, tuple[int, bool]] = {}  # functions
         self._builders: dict[str, Any] = {
             "func.call": self._call,
             "sdy.manual_computation": self._manual,
@@ -81,6 +81,14 @@ class Numbering:
         number = hash(type_)
         self.terms.types.setdefault(number, type_)
         return number
+
+    def signature(self, name: str) -> dict[str, Any]:
+        """A function's attributes, with what the symbols in them stand for."""
+        attributes = self.functions[name].attributes
+        return {
+            k: (hash(attributes[k]), [self.others.get(s) for s in _names(str(attributes[k]))])
+            for k in attributes
+        }
 
     # -- blocks --------------------------------------------------------------------------------
 
@@ -120,7 +128,9 @@ class Numbering:
         children = tuple(operands)
         has_effect = kind.has_effect
         for symbol in kind.functions:
-            children += (self._function(symbol),)
+            function, affects = self._function(symbol)
+            children += (function,)
+            has_effect |= affects
         regions = op.regions
         if len(regions):
             for region in regions:
@@ -184,8 +194,7 @@ class Numbering:
         function = self.functions[name]
         blocks = list(function.regions[0].blocks)
         if name in self._calls or len(blocks) != 1:
-            text = tuple(str(self.functions[f]) for f in [*self._calls, name])
-            head = self.terms.head_of("func.call", text, (0,))
+            head = self.terms.head_of("func.call", self._text(name), (0,))
             return self._effect(head, operands, [self._type(t) for t in types])
         self._set(blocks[0].arguments, operands)
         self._calls.append(name)
@@ -203,14 +212,27 @@ class Numbering:
             return self._inline(name, operands, [v.type for v in results])
         return self._plain(op, operands, results, leave_out="decomposition")
 
-    def _function(self, name: str) -> int:
+    def _text(self, name: str) -> tuple[str, ...]:
+        """All that a function may run, as text."""
+        found: dict[str, str] = {}
+        todo = [name]
+        while todo:
+            symbol = todo.pop()
+            if symbol not in found and (symbol in self.functions or symbol in self.others):
+                function = self.functions.get(symbol)
+                found[symbol] = str(function) if function is not None else self.others[symbol]
+                todo += _names(found[symbol])
+        return tuple(found.values())
+
+    def _function(self, name: str) -> tuple[int, bool]:
+        """A function as a term, and whether it has effects."""
         if name not in self._as_term:
             function = self.functions[name]
             if name in self._calls or len(function.regions[0].blocks) != 1:
-                head = self.terms.head_of("text", (str(function),), (0,))
-                return self.terms.intern(head, ())
+                head = self.terms.head_of("text", self._text(name), (0,))
+                return self.terms.intern(head, ()), True
             self._calls.append(name)
-            self._as_term[name], _ = self._region("func.func", function.regions[0])
+            self._as_term[name] = self._region("func.func", function.regions[0])
             self._calls.pop()
         return self._as_term[name]
 
@@ -293,9 +315,14 @@ class Numbering:
                 for sharding, type_, value in zip(shardings, types, values, strict=True)
             ]
 
-        inner = self._types(block.arguments)
+        inner, world = self._types(block.arguments), self._world
+        enter, leave = (
+            terms.head_of("effect", (where, axes), (0,)) for where in ("inside", "outside")
+        )
+        inside = self._world = terms.intern(enter, (world,))
         self._set(block.arguments, crossing("local", "in_shardings", inner, operands))
         found = self._block(block)
+        self._world = world if self._world == inside else terms.intern(leave, (self._world,))
         return crossing("global", "out_shardings", self._types(results), found)
 
 

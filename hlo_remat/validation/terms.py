@@ -16,6 +16,7 @@ predicates of branches it depends on.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -28,6 +29,8 @@ _BOUND_BITS = (
 )
 # What may be another term in two ways to make the same stream, until they are proven to be that.
 _VARYING = ("at", "case", "integer", "previous", "symbol")
+_MAX_GUESSES_INSIDE = 2  # of loops in each other
+_MAX_GUESSES = 16  # which carries of two loops may be the same, where several look alike
 
 
 class Index(NamedTuple):
@@ -79,6 +82,7 @@ class Terms:
         self._rows: dict[tuple[int, int], Substitution] = {}
         self._systems: dict[tuple[Any, ...], dict[tuple[int, int], None]] = {}
         self._outlines: dict[int, int] = {}
+        self._guesses = 0  # inductions that are going on
 
     # -- heads and terms -----------------------------------------------------------------------
 
@@ -300,7 +304,7 @@ class Terms:
         count = 0
         while len(equations) > 1 and len(set(color.values())) > count:
             count = len(set(color.values()))
-            step = Substitution(self, color)
+            step = Substitution(self, color, renames=True)
             color = {
                 s: self.intern(self.head_of("color", (), (self.type(s),)), (color[s], step(after)))
                 for s, (_, after) in equations.items()
@@ -312,23 +316,35 @@ class Terms:
     ) -> dict[int, int] | None:
         """Streams of a system that is there already and that these equations make again, partly
         from its own values: by induction over the trips."""
+        if self._guesses == _MAX_GUESSES_INSIDE:
+            return None
+        self._guesses += 1
+        try:
+            return self._known(variable, trips, equations)
+        finally:
+            self._guesses -= 1
+
+    def _known(
+        self, variable: int, trips: int | None, equations: dict[int, tuple[int, int]]
+    ) -> dict[int, int] | None:
         places: list[list[tuple[int, int]]] = []
         for symbol, (start, step) in equations.items():
             key = trips, self.type(symbol), start, self.outline(step)
             places.append(list(self._systems.get(key, ())))
+        now = Index(1, 0, variable)
         for system in {s: None for s, _ in places[0]}:
-            positions = [k for found in places for s, k in found[:] if s == system]
-            if len(positions) < len(places):
-                continue
-            now = Index(1, 0, variable)
-            guess = {s: self.at(system, k, now) for s, k in zip(equations, positions, strict=True)}
-            assumed = Substitution(self, guess)
-            after = (self.children[system][2 * k + 1] for k in positions)
-            if all(
-                assumed(step) == self.row(system, again, now)
-                for (_, step), again in zip(equations.values(), after, strict=True)
-            ):
-                return guess
+            choices = [[k for s, k in found if s == system] for found in places]
+            for positions in itertools.islice(itertools.product(*choices), _MAX_GUESSES):
+                guess = {
+                    s: self.at(system, k, now) for s, k in zip(equations, positions, strict=True)
+                }
+                assumed = Substitution(self, guess)
+                after = (self.children[system][2 * k + 1] for k in positions)
+                if all(
+                    assumed(step) == self.row(system, again, now)
+                    for (_, step), again in zip(equations.values(), after, strict=True)
+                ):
+                    return guess
         return None
 
     def outline(self, term: int) -> int:

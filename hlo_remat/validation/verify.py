@@ -37,10 +37,10 @@ def verify(before: Any, after: Any) -> Verification:
     """Proves that `after` computes what `before` does, or says where the proof fails.
 
     Every public function must have the same signature and, over the same arguments, the same
-    results bit for bit and the same effects in the same order. Values are numbered in both modules
-    at once; a fence, a marker and a call are what their functions compute, a loop is the streams of
-    its carries, and a row read from a stack is what was written there. Nothing is taken from the
-    passes, or from what markers say of themselves.
+    results bit for bit, where its loops end, and the same effects in the same order. Values are
+    numbered in both modules at once; a fence, a marker and a call are what their functions compute,
+    a loop is the streams of its carries, and a row read from a stack is what was written there.
+    Nothing is taken from the passes, or from what markers say of themselves.
 
     Args:
       before, after: what `jax.jit(f).lower(...)` returns, MLIR modules, StableHLO text, or bytes.
@@ -79,14 +79,15 @@ def verify_operations(before: ir.Operation, after: ir.Operation) -> Verification
 def _first_difference(before: ir.Operation, after: ir.Operation) -> Diagnostic | None:
     terms = Terms(RULES)
     old, new = Numbering(before, terms), Numbering(after, terms)
-    if (where := _differing(before, after)) is not None:
+    attributes = ({k: hash(op.attributes[k]) for k in op.attributes} for op in (before, after))
+    if (where := _differing(*attributes)) is not None:
         return _failure(after, f"attribute '{where}' of the module differs")
     public = [name for name, f in old.functions.items() if _is_public(f)]
     if public != [name for name, f in new.functions.items() if _is_public(f)]:
         return _failure(after, "the modules have other public functions")
     for name in public:
         first, second = old.functions[name], new.functions[name]
-        if (where := _differing(first, second)) is not None:
+        if (where := _differing(old.signature(name), new.signature(name))) is not None:
             return _failure(second, f"attribute '{where}' of function '{name}' differs")
         if not len(first.regions[0].blocks) and not len(second.regions[0].blocks):
             continue
@@ -106,9 +107,8 @@ def _is_public(function: ir.Operation) -> bool:
     )
 
 
-def _differing(a: ir.Operation, b: ir.Operation) -> str | None:
-    """An attribute in which two ops differ."""
-    first, second = ({k: hash(op.attributes[k]) for k in op.attributes} for op in (a, b))
+def _differing(first: dict[str, Any], second: dict[str, Any]) -> str | None:
+    """A key at which two dictionaries differ."""
     return next((k for k in {**first, **second} if first.get(k) != second.get(k)), None)
 
 

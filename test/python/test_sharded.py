@@ -105,3 +105,17 @@ def test_as_jax_checkpoint(run_python, program):
     script = SCRIPT.replace("sys.argv[1]", repr(program))
     flags = "--xla_force_host_platform_device_count=4"
     assert run_python(script, XLA_FLAGS=flags) == "ok\n"
+
+
+FOUND = """
+from hlo_remat.testing.programs import Program
+from hlo_remat.testing.properties import check
+
+region = ("region", "callable", False, False, (("shard_map", ("dense",)),))
+check(Program((4, 1), "float32", "vmap of gradient", (region,)))
+"""
+
+
+def test_what_is_handed_out_keeps_its_sharding(run_python):
+    """Under vmap the devices' parts are not along the first dimension. Found by random programs."""
+    run_python(FOUND, XLA_FLAGS="--xla_force_host_platform_device_count=4")
