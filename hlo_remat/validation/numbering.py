@@ -317,7 +317,7 @@ class Numbering:
 
         inner, world = self._types(block.arguments), self._world
         enter, leave = (
-            terms.head_of("effect", (where, axes), (0,)) for where in ("inside", "outside")
+            terms.head_of("effect", (where, axes, meshes), (0,)) for where in ("inside", "outside")
         )
         inside = self._world = terms.intern(enter, (world,))
         self._set(block.arguments, crossing("local", "in_shardings", inner, operands))
