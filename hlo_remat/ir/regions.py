@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from hlo_remat.diagnostics import Diagnostics
 from hlo_remat.ir.aliases import Aliases
@@ -121,7 +121,7 @@ def forward_of(
                 if index.home(read) < bwd_enter:
                     in_backward.setdefault(aliases.made(made), read)
         # JAX computes what depends on constants alone once, outside of both loops.
-        for carried, made in _carried_constants(index, pairing.origins.loops, bwd_enter, constants):
+        for carried, made in constants.carried_into(index.block[bwd_enter], pairing.origins.loops):
             residual_uses[made] += filter(is_residual_use, index.uses[carried])
     used = {v: uses for v, uses in residual_uses.items() if uses}
     return Forward(
@@ -134,19 +134,6 @@ def forward_of(
         pair.frames,
         frozenset(handed),
     )
-
-
-def _carried_constants(
-    index: Index, loops: Loops, op: int, constants: Constants
-) -> Iterator[tuple[int, int]]:
-    """What the loops around `op` carry unchanged and is made from constants alone: the carried
-    value, and what is made outside."""
-    while op >= 0:
-        for carried in index.block_arguments[index.block[op]]:
-            made = loops.outer(carried)
-            if made != carried and index.definer[made] in constants:
-                yield carried, made
-        op = index.parent[op]
 
 
 def _closes(index: Index, marker: Marker, op: int, inputs: tuple[int, ...]) -> bool:
@@ -188,6 +175,19 @@ class Constants:
         self._index = index
         self._impure = impure
         self._known: dict[int, bool] = {}
+        self._carried: dict[int, list[tuple[int, int]]] = {}
+
+    def carried_into(self, block: int, loops: Loops) -> list[tuple[int, int]]:
+        """What the loops around a block carry unchanged and is made from constants alone: the
+        carried value, and what is made outside."""
+        if block not in self._carried:
+            made = ((v, loops.outer(v)) for v in self._index.block_arguments[block])
+            found = [(v, m) for v, m in made if m != v and self._index.definer[m] in self]
+            owner = self._index.block_owner[block]
+            if owner >= 0:
+                found += self.carried_into(self._index.block[owner], loops)
+            self._carried[block] = found
+        return self._carried[block]
 
     def __contains__(self, op: int) -> bool:
         if op < 0:
@@ -195,6 +195,9 @@ class Constants:
         todo = [op]
         while todo:
             current = todo[-1]
+            if current in self._known:
+                todo.pop()
+                continue
             makers = {self._index.definer[v] for v in self._index.reads(current)}
             unknown = [m for m in makers if m >= 0 and m not in self._known]
             if self._impure[current] or any(m < 0 for m in makers):
