@@ -18,7 +18,8 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-_BATCH = 40  # programs between two looks at the clock, and at memory
+_BATCH = 40  # programs between two looks at the clock
+_BATCHES = 4  # of one process
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,14 +62,12 @@ def _findings(folder: pathlib.Path) -> int:
 
 
 def _work(flags: argparse.Namespace) -> int:
-    """Batch after batch; for each a line with its seed and how many programs it had."""
-    import jax
-
-    end, seed = time.monotonic() + 60 * flags.minutes, flags.seed
-    while time.monotonic() < end:
-        print(seed, _batch(seed, flags.out), flush=True)
-        jax.clear_caches()
-        seed += 1
+    """Some batches; for each a line with its seed and how many programs it had. XLA keeps memory
+    for each program, so that a process must not go on for ever."""
+    end = time.monotonic() + 60 * flags.minutes
+    for seed in range(flags.seed, flags.seed + _BATCHES):
+        if time.monotonic() < end:
+            print(seed, _batch(seed, flags.out), flush=True)
     return 0
 
 
