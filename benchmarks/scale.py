@@ -30,7 +30,7 @@ from hlo_remat.passes.default import default_pipeline
 from hlo_remat.passes.pipeline import pipeline_of
 from hlo_remat.validation.verify import verify_operations
 
-OPS_PER_LAYER = 250  # of the transformer, about
+OPS_PER_LAYER = 390  # of the transformer, about
 COMPILED_UP_TO = 12_000  # ops
 
 
