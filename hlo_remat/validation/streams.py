@@ -49,11 +49,9 @@ def streams(
     for component in _components(terms, symbols, steps):
         own = Substitution(terms, {symbols[k]: symbols[k] for k in component}, parent=solved)
         equations = {symbols[k]: (starts[k], own(steps[k])) for k in component}
-        found = (
-            _simple(terms, variable, trips, equations)
-            or terms.known(variable, trips, equations)
-            or terms.system(variable, trips, equations)
-        )
+        found = _simple(terms, variable, trips, equations)
+        if found is None:
+            found = terms.system(variable, trips, equations)
         for symbol, stream in found.items():
             solved.add(symbol, stream)
     return [solved(symbol) for symbol in symbols]

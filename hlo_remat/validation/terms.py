@@ -29,7 +29,7 @@ _BOUND_BITS = (
 )
 # What may be another term in two ways to make the same stream, until they are proven to be that.
 _VARYING = ("at", "case", "integer", "previous", "symbol")
-_MAX_GUESSES_INSIDE = 2  # of loops in each other
+_MAX_GUESSES_INSIDE = 3  # of loops in each other
 _MAX_GUESSES = 16  # which carries of two loops may be the same, where several look alike
 
 
@@ -83,6 +83,7 @@ class Terms:
         self._systems: dict[tuple[Any, ...], dict[tuple[int, int], None]] = {}
         self._outlines: dict[int, int] = {}
         self._guesses = 0  # inductions that are going on
+        self._same: dict[int, list[tuple[int, int]]] = {}  # of systems: which streams theirs are
 
     # -- heads and terms -----------------------------------------------------------------------
 
@@ -289,10 +290,19 @@ class Terms:
         types = tuple(self.type(next(s for s in symbols if color[s] == c)) for c in order)
         children = [term for c in order for term in closed[c]]
         system = self._bind("system", (trips,), types, binder, children)
-        for position, c in enumerate(order):
-            key = trips, types[position], closed[c][0], self.outline(closed[c][1])
-            self._systems.setdefault(key, {})[system, position] = None
-        return {s: self.at(system, order[color[s]], Index(1, 0, variable)) for s in symbols}
+        streams = self._same.get(system)
+        if streams is None:
+            streams = [(system, position) for position in range(len(order))]
+            if self._guesses < _MAX_GUESSES_INSIDE:
+                known = self._known(variable, trips, equations)
+                for position, c in enumerate(order):
+                    key = trips, types[position], closed[c][0], self.outline(closed[c][1])
+                    self._systems.setdefault(key, {})[system, position] = None
+                for symbol, stream in known.items():
+                    streams[order[color[symbol]]] = stream
+                self._same[system] = streams
+        now = Index(1, 0, variable)
+        return {s: self.at(*streams[order[color[s]]], now) for s in symbols}
 
     def _colors(self, equations: dict[int, tuple[int, int]]) -> dict[int, int]:
         """Symbols with the same color are the same stream: the coarsest partition of a loop's
@@ -311,41 +321,33 @@ class Terms:
             }
         return color
 
-    def known(
-        self, variable: int, trips: int | None, equations: dict[int, tuple[int, int]]
-    ) -> dict[int, int] | None:
-        """Streams of a system that is there already and that these equations make again, partly
-        from its own values: by induction over the trips."""
-        if self._guesses == _MAX_GUESSES_INSIDE:
-            return None
-        self._guesses += 1
-        try:
-            return self._known(variable, trips, equations)
-        finally:
-            self._guesses -= 1
-
     def _known(
         self, variable: int, trips: int | None, equations: dict[int, tuple[int, int]]
-    ) -> dict[int, int] | None:
+    ) -> dict[int, tuple[int, int]]:
+        """Streams, by system and position, that are there already and that these equations make
+        again, partly from their own values: by induction over the trips. None where there are
+        none."""
         places: list[list[tuple[int, int]]] = []
         for symbol, (start, step) in equations.items():
             key = trips, self.type(symbol), start, self.outline(step)
             places.append(list(self._systems.get(key, ())))
         now = Index(1, 0, variable)
-        for system in {s: None for s, _ in places[0]}:
-            choices = [[k for s, k in found if s == system] for found in places]
-            for positions in itertools.islice(itertools.product(*choices), _MAX_GUESSES):
-                guess = {
-                    s: self.at(system, k, now) for s, k in zip(equations, positions, strict=True)
-                }
-                assumed = Substitution(self, guess)
-                after = (self.children[system][2 * k + 1] for k in positions)
-                if all(
-                    assumed(step) == self.row(system, again, now)
-                    for (_, step), again in zip(equations.values(), after, strict=True)
-                ):
-                    return guess
-        return None
+        self._guesses += 1
+        try:
+            for system in {s: None for s, _ in places[0]}:
+                choices = [[place for place in found if place[0] == system] for found in places]
+                for chosen in itertools.islice(itertools.product(*choices), _MAX_GUESSES):
+                    guess = dict(zip(equations, chosen, strict=True))
+                    assumed = Substitution(self, {s: self.at(*g, now) for s, g in guess.items()})
+                    if all(
+                        assumed(equations[s][1])
+                        == self.row(system, self.children[system][2 * k + 1], now)
+                        for s, (_, k) in guess.items()
+                    ):
+                        return guess
+        finally:
+            self._guesses -= 1
+        return {}
 
     def outline(self, term: int) -> int:
         """A number that is the same for terms that differ in streams only."""
