@@ -15,7 +15,7 @@ from hlo_remat.testing.properties import Broken, check, check_close, check_passe
 
 @pytest.mark.parametrize("x64", [False, True])
 def test_random_programs(x64):
-    @hypothesis.settings(max_examples=20, deadline=None, derandomize=True)
+    @hypothesis.settings(max_examples=12, deadline=None, derandomize=True)
     @hypothesis.given(programs(x64=x64))
     def run(program):
         check(program)
