@@ -12,8 +12,9 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from hlo_remat.validation.affine import Index, limits
 from hlo_remat.validation.streams import direction, is_unsigned
-from hlo_remat.validation.terms import Index, Rule, Terms, limits
+from hlo_remat.validation.terms import Rule, Terms
 
 Children = tuple[int, ...]
 Range = tuple[int, int]

@@ -8,7 +8,9 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from hlo_remat.validation.terms import Index, Substitution, Terms, limits
+from hlo_remat.validation.affine import Index, limits
+from hlo_remat.validation.substitution import Substitution
+from hlo_remat.validation.terms import Terms
 
 
 def after_loop(
