@@ -163,7 +163,7 @@ def _native_callback(
         except RecursionError:
             diagnostics.error(module.operation.location, "ops are nested too deeply")
         except RuntimeError as error:
-            if "str_from_cstr" not in str(error):
+            if "conversion error" not in str(error):
                 raise
             diagnostics.error(module.operation.location, "a name or string is not valid UTF-8")
         for key in given:  # used, or stale

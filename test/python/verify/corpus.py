@@ -16,7 +16,7 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import test_control_flow as control_flow  # noqa: E402
-from jax.sharding import AbstractMesh  # noqa: E402
+from jax.sharding import AbstractMesh, AxisType  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 from programs import PROGRAMS  # noqa: E402
 from stages import stages  # noqa: E402
@@ -170,7 +170,7 @@ def with_effects_text() -> str:
 
 
 def sharded_text(scanned: bool) -> str:
-    mesh = AbstractMesh((2, 2), ("a", "b"))
+    mesh = AbstractMesh((2, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
     run = hlo_remat.checkpoint(lambda w, x: x + jnp.tanh(jnp.sin(x @ w[0]) @ w[1]))
 
     def local(w, x):
