@@ -114,6 +114,8 @@ class Marker:
             else ()
         )
         self.attributes: dict[str, Any] = {entry.name: entry.attr for entry in entries}
+        self.label: str = self._get("region", ir.StringAttr, "")
+        self.name: str = self._get("name", ir.StringAttr, "")  # that a `name` marker gives
         operands = list(op.operands)
         num_inputs = self._get("num_inputs", ir.IntegerAttr, 0)
         decisions = self.attributes.get("decisions", ())
@@ -151,15 +153,6 @@ class Marker:
     def passed(self) -> list[ir.Value]:
         """The operands that the results are identical to, in the results' order."""
         return self.inputs if self.kind is Kind.ENTER else self.values + self.residuals
-
-    @property
-    def label(self) -> str:
-        return self._get("region", ir.StringAttr, "")
-
-    @property
-    def name(self) -> str:
-        """The name that a `name` marker gives its value."""
-        return self._get("name", ir.StringAttr, "")
 
     def _fenced(self) -> tuple[bool, ...]:
         mask = self.attributes.get("fenced")
