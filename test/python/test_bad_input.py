@@ -81,7 +81,11 @@ IN_MARKERS = {
         "'prevent_cse' has 2 entries for 1 inputs",
     ),
     "a label that is no string": ('region = "r"', "region = 3", "'region' has the wrong type"),
-    "a name that is no string": ('region = "r"', 'name = 3, region = "r"', "'name' has the wrong type"),
+    "a name that is no string": (
+        'region = "r"',
+        'name = 3, region = "r"',
+        "'name' has the wrong type",
+    ),
     "names that are no array": ('region = "r"', 'names = 3, region = "r"', "must be an array of s"),
     "names that are no strings": ('region = "r"', 'names = [3], region = "r"', "array of strings"),
     "decisions that are no array": ("num_inputs", "decisions = 3, num_inputs", "must be an array"),
