@@ -4,6 +4,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from hlo_remat.errors import BudgetError as BudgetError
 from hlo_remat.errors import DiagnosticError as DiagnosticError
 from hlo_remat.errors import HloRematError as HloRematError
 from hlo_remat.errors import PipelineError as PipelineError
@@ -12,6 +13,9 @@ from hlo_remat.errors import VerificationError as VerificationError
 
 if TYPE_CHECKING:
     from hlo_remat._apply import apply as apply
+    from hlo_remat.budget.entry import frontier as frontier
+    from hlo_remat.budget.entry import plan as plan
+    from hlo_remat.budget.plan import Plan as Plan
     from hlo_remat.frontend.checkpoint import checkpoint as checkpoint
     from hlo_remat.frontend.checkpoint import checkpoint_name as checkpoint_name
     from hlo_remat.frontend.checkpoint import remat as remat
@@ -24,11 +28,14 @@ if TYPE_CHECKING:
 # What needs jax or jaxlib is imported on first use: hlo-remat-opt starts without jax, the planner
 # without either.
 _LAZY = {
+    "Plan": "hlo_remat.budget.plan",
     "Verification": "hlo_remat.validation.verify",
     "apply": "hlo_remat._apply",
     "checkpoint": "hlo_remat.frontend.checkpoint",
     "checkpoint_name": "hlo_remat.frontend.checkpoint",
     "checkpoint_policies": "hlo_remat.frontend.policies",
+    "frontier": "hlo_remat.budget.entry",
+    "plan": "hlo_remat.budget.entry",
     "print_saved_residuals": "hlo_remat.frontend.residuals",
     "remat": "hlo_remat.frontend.checkpoint",
     "saved_residuals": "hlo_remat.frontend.residuals",

@@ -6,21 +6,22 @@ from __future__ import annotations
 import itertools
 import logging
 import sys
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from jaxlib import version
 from jaxlib.mlir import ir
 
 from hlo_remat import _compat, module_io
 from hlo_remat.diagnostics import Diagnostics, Severity
 from hlo_remat.errors import VerificationError
-from hlo_remat.ir.fence import barriers
+from hlo_remat.ir.fence import fence_options
 from hlo_remat.passes.base import Pass
 from hlo_remat.passes.default import default_pipeline
 from hlo_remat.passes.lower_recompute import LowerRecompute, Scope, Strategy
 from hlo_remat.passes.pipeline import Pipeline, parse_pipeline
-from hlo_remat.strategy import compiler_options, parse_version
 from hlo_remat.validation.verify import verify_operations
+
+if TYPE_CHECKING:
+    from hlo_remat.budget.plan import Plan
 
 _logger = logging.getLogger("hlo_remat")
 T = TypeVar("T")
@@ -35,8 +36,13 @@ def apply(
     scope: str = "auto",
     remarks: bool = False,
     verify: bool = True,
+    memory_budget: int | str | None = None,
+    policy: str | None = None,
+    plan: Plan | None = None,
+    compile_check: bool = True,
 ) -> T:
-    """Rewrites a lowered program so that its checkpointed regions recompute.
+    """Rewrites a lowered program so that its checkpointed regions recompute, and so that it fits a
+    memory budget where one is given.
 
     Args:
       x: what `jax.jit(f).lower(...)` returns, an MLIR module, StableHLO text, or bytes (MLIR
@@ -53,14 +59,23 @@ def apply(
       remarks: print the passes' remarks on stderr; they go to the logger "hlo_remat" in any case.
       verify: prove that the rewritten program computes the same, as `hlo_remat.verify` does. Of a
         pipeline with native passes, what our own passes do is proven.
+      memory_budget: memory that the program may take, in bytes of one device as XLA's
+        `memory_analysis()` counts them (arguments + outputs + temp - aliased): a number, "8GiB",
+        "80%" of the device's memory, or "min" for the least. See `hlo_remat.plan`, which says what
+        was found; nothing else can be chosen with a budget but `target` and `verify`.
+      policy: "auto", instead of a budget: recompute what costs no time.
+      plan: what `hlo_remat.plan(x)` or `frontier(x)` found, instead of a budget.
+      compile_check: compile the plan to see that it fits; see `hlo_remat.plan`.
 
     Returns:
       The rewritten program, of the same kind as `x`. A Lowered compiles with the options that
       the target needs for barriers to hold; options given to its `compile` are kept and win.
 
     Raises:
+      BudgetError: where no plan fits the budget, or none is found.
       DiagnosticError: where the module can't be read or rewritten.
       PipelineError: where `pipeline` can't be read.
+      PlanError: where `plan` was made of another module.
       TypeError: where `x` is none of these kinds.
       ValueError: for an unknown strategy or scope, or options beside a pipeline.
       VerificationError: where the proof fails: a fault of ours.
@@ -72,6 +87,24 @@ def apply(
             "target, strategy and scope belong to the default pipeline; write them "
             "into the pipeline as options of hlo-remat-lower-recompute"
         )
+    if (memory_budget, policy, plan) != (None, None, None):
+        if (pipeline, strategy, scope) != (None, "auto", "auto"):
+            raise ValueError("a pipeline, a strategy or a scope can't be chosen with a plan")
+        if plan is not None and (memory_budget, policy) != (None, None):
+            raise ValueError("give a plan, or what to make one of: memory_budget or policy")
+        from hlo_remat.budget import entry  # here, for the planner imports scipy
+
+        found = plan or entry.plan(
+            x,
+            memory_budget=memory_budget,
+            policy=policy,
+            target=target,
+            compile_check=compile_check,
+            verify=verify,
+        )
+        if remarks:
+            print(found, file=sys.stderr)
+        return _apply_plan(x, found)
     if _compat.is_lowered(x):
         return _apply_lowered(x, pipeline, target, strategy, scope, remarks, verify)
     module, restore = module_io.read(x)
@@ -96,11 +129,20 @@ def _apply_lowered(
     _run(_pipeline(pipeline, target, strategy, scope), module, remarks, verify)
     from hlo_remat.frontend.lowered import with_module  # here, for it imports jax
 
-    has_any, in_loop = barriers(module)
-    options = (
-        compiler_options(target, parse_version(version.__version__), in_loop) if has_any else {}
-    )
-    return with_module(lowered, module, options)
+    return with_module(lowered, module, fence_options(module, target))
+
+
+def _apply_plan(x: Any, plan: Plan) -> Any:
+    from hlo_remat.budget.entry import planned
+
+    bytecode, compiled = planned(x, plan)
+    if not _compat.is_lowered(x):
+        _, restore = module_io.read(x)
+        context = x.context if isinstance(x, ir.Module) else _compat.make_context()
+        return restore(ir.Module.parse(bytecode, context))
+    from hlo_remat.frontend.lowered import with_module
+
+    return compiled or with_module(x, module_io.parse(bytecode), plan.compiler_options)
 
 
 def _pipeline(pipeline: str | Pipeline | None, target: str, strategy: Any, scope: Any) -> Pipeline:

@@ -6,11 +6,13 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, mhlo, mpmd, sdy, stablehlo
@@ -160,6 +162,58 @@ def is_lowered(x: Any) -> bool:
 def lowered_platforms(lowered: Any) -> tuple[str, ...]:
     """The platforms that a Lowered was lowered for, such as ("cpu",)."""
     return tuple(lowered._lowering._platforms or ())
+
+
+def device_description(platform: str) -> str:
+    """Platform and kind of the first device of a platform here, the platform alone if none is."""
+    device = _first_device(platform)
+    return platform if device is None else f"{platform} {device.device_kind}"
+
+
+def device_memory(platform: str) -> int | None:
+    """Bytes that programs may use on the first device of a platform here; of a CPU all that the
+    machine has. None where that isn't known."""
+    device = _first_device(platform)
+    stats = (device.memory_stats() if device is not None else None) or {}
+    if "bytes_limit" in stats:
+        return int(stats["bytes_limit"])
+    if platform == "cpu" and hasattr(os, "sysconf"):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return None
+
+
+def has_device(platform: str) -> bool:
+    """Whether there is a device of a platform here."""
+    return _first_device(platform) is not None
+
+
+def _first_device(platform: str) -> Any:
+    import jax
+
+    try:
+        return jax.local_devices(backend=platform)[0]
+    except RuntimeError:
+        return None
+
+
+def compile_module(module: ir.Module, platform: str, options: Mapping[str, str]) -> tuple[str, Any]:
+    """XLA's program for a module of one device, as text, and its `memory_analysis()`. A device of
+    the platform must be here."""
+    device = _first_device(platform)
+    from jax._src import compiler
+    from jaxlib import _jax
+
+    compile_options = compiler.get_compile_options(
+        1,
+        1,
+        device_assignment=np.array([[device.id]]),
+        env_options_overrides=dict(options),
+        backend=device.client,
+    )
+    executable = compiler.backend_compile_and_load(
+        device.client, module, _jax.DeviceList((device,)), compile_options, []
+    )
+    return executable.hlo_modules()[0].to_string(), executable.get_compiled_memory_stats()
 
 
 def copy_lowered(

@@ -1,14 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""XLA's temporary memory of a planned program, predicted."""
+"""XLA's memory of a planned program, predicted."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from jaxlib.mlir import ir
 
 from hlo_remat.budget.program import Program
+from hlo_remat.ir.sizes import size_in_bytes
 from hlo_remat.planner.simulate import Execution
 
+_ALIASED = "tf.aliasing_output"
 _MOMENTS = 24
+
+
+def fixed_bytes(function: ir.Operation) -> int:
+    """Bytes of a function's arguments and results, those of aliased ones once."""
+    type_ = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    total = sum(map(size_in_bytes, (*type_.inputs, *type_.results)))
+    attributes: Any = function.attributes["arg_attrs"] if "arg_attrs" in function.attributes else ()
+    aliased = (v for v, a in zip(type_.inputs, attributes, strict=False) if _ALIASED in a)
+    return total - sum(map(size_in_bytes, aliased))
 
 
 def temp_bytes(program: Program, execution: Execution) -> int:

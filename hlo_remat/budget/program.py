@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from jaxlib.mlir import ir
 
@@ -126,7 +127,7 @@ class _Builder:
         self.read_schedule()
         for b in (block, *(self.loops.body(op) for op in self.scan_of)):
             self.written |= self.written_in(b)
-        arguments = (
+        arguments: Any = (
             ir.ArrayAttr(self.function.attributes["arg_attrs"])
             if ("arg_attrs" in self.function.attributes)
             else [{}] * len(index.block_arguments[block])
@@ -528,7 +529,9 @@ class _Builder:
                 needed.update(node.operands)
                 kept.append(node)
         kept.reverse()
-        arguments = {v for v, m in enumerate(self.made) if m >= 0 and self.index.definer[m] == -1}
+        arguments: Any = {
+            v for v, m in enumerate(self.made) if m >= 0 and self.index.definer[m] == -1
+        }
         used = sorted({v for n in kept for v in (*n.operands, *n.results)} | arguments)
         renumbered = {v: k for k, v in enumerate(used)}
 

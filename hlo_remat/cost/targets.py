@@ -38,9 +38,12 @@ TARGETS = {
     "h200": Target("h200", 4.94e14, 9.89e14, 6.7e13, 4.8e12, 4e-6),
     "tpu": Target("tpu", 1.4e14, 2.75e14, 4e12, 1.2e12, 2e-6),
 }
-_GENERIC = {"gpu": "a100", "cuda": "a100", "rocm": "a100"}
 
 
-def target_named(name: str) -> Target:
-    """The target of a platform or a device, a CPU where it is none that is known."""
-    return TARGETS[_GENERIC.get(name, name if name in TARGETS else "cpu")]
+def target_named(description: str) -> Target:
+    """The target that a device's kind or a platform names: "NVIDIA H100 80GB HBM3", "gpu", "cpu".
+    Of GPUs that the table doesn't have an A100, of all else a CPU."""
+    words = description.lower()
+    known = (target for name, target in TARGETS.items() if name in words)
+    is_gpu = any(name in words for name in ("gpu", "cuda", "rocm"))
+    return next(known, TARGETS["a100" if is_gpu else "cpu"])

@@ -12,6 +12,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from jaxlib.mlir import ir
 
@@ -47,10 +48,11 @@ class Memory:
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """XLA's scheduled program as text, and its memory."""
+    """XLA's scheduled program as text, its memory, and whatever else the compiler made."""
 
     text: str
     memory: Memory
+    program: Any = None
 
 
 # Compiles a module that has the arguments and results of the one that is planned for. Raises

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from jaxlib import version as jaxlib_version
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func, stablehlo
 
 from hlo_remat.ir.index import nested_ops
+from hlo_remat.strategy import compiler_options, parse_version
 
 Values = list[ir.Value]
 Build = Callable[[Values], Values]
@@ -24,7 +26,14 @@ def barrier(operands: Values, build: Build) -> Values:
     return build(list(stablehlo.optimization_barrier(operands)))
 
 
-def barriers(module: ir.Module) -> tuple[bool, bool]:
+def fence_options(module: ir.Module, target: str) -> dict[str, str]:
+    """What the compiler must be told so that the barriers in a module hold."""
+    has_any, in_loop = _barriers(module)
+    version = parse_version(jaxlib_version.__version__)
+    return compiler_options(target, version, in_loop) if has_any else {}
+
+
+def _barriers(module: ir.Module) -> tuple[bool, bool]:
     """Whether there is an `optimization_barrier`, and whether one may be in the body of a loop:
     nested in an op, or in a function that something may call."""
     has_any = False

@@ -17,13 +17,12 @@ from typing import Any
 from hlo_remat.errors import HloRematError
 from hlo_remat.planner.formats import load
 from hlo_remat.planner.frontier import frontier
-from hlo_remat.planner.plan import Plan, Status, format_bytes
+from hlo_remat.planner.plan import Plan, Status, format_bytes, parse_bytes
 from hlo_remat.planner.simulate import simulate
 from hlo_remat.planner.solve import DEFAULT_SECONDS, solve
 from hlo_remat.planner.tradeoff import tradeoff
 
 IMPOSSIBLE, NOT_FOUND = 3, 4
-_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -161,17 +160,10 @@ def budget(text: str) -> int | float:
 
 
 def _bytes(text: str) -> int:
-    number, factor = text, 1
-    for unit, size in _UNITS.items():
-        if text.endswith(unit):
-            number, factor = text[: -len(unit)], size
     try:
-        count = int(number) if factor == 1 else math.floor(float(number) * factor)
-    except (ValueError, OverflowError):
-        count = -1
-    if count < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} isn't a number of bytes")
-    return count
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _count(text: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 from typing import Any
 
 from hlo_remat.planner.simulate import Recompute
@@ -101,6 +102,24 @@ class Plan:
         ]
         lines += [f"  live     {name}: {format_bytes(size)}" for name, size in self.live[:5]]
         return "\n".join(lines)
+
+
+_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes of `8GiB`, `1.5 MiB` or `1000`. Raises ValueError."""
+    number, factor = text.strip(), 1
+    for unit, size in _UNITS.items():
+        if number.endswith(unit):
+            number, factor = number[: -len(unit)], size
+    try:
+        count = int(number) if factor == 1 else math.floor(float(number) * factor)
+    except (ValueError, OverflowError):
+        count = -1
+    if count < 0:
+        raise ValueError(f"{text!r} isn't a number of bytes, such as 8GiB")
+    return count
 
 
 def format_bytes(count: int) -> str:
