@@ -32,7 +32,7 @@ def plan(
     target: str | None = None,
     compile_check: bool = True,
     verify: bool = True,
-    time_limit: float = 10.0,
+    time_limit: float = 4.0,
 ) -> Plan:
     """Finds what a module should run again so that it fits a memory budget, at the least cost.
 
@@ -83,7 +83,7 @@ def frontier(
     target: str | None = None,
     compile_check: bool = True,
     verify: bool = True,
-    time_limit: float = 10.0,
+    time_limit: float = 4.0,
 ) -> list[Plan]:
     """Plans from the least memory that is found to no recompute at all.
 

@@ -73,10 +73,16 @@ class Program:
 
 
 def read_program(
-    function: ir.Operation, purity: Purity, target: Target, schedule: Schedule | None = None
+    function: ir.Operation,
+    purity: Purity,
+    target: Target,
+    schedule: Schedule | None = None,
+    in_its_order: bool = True,
 ) -> Program:
-    """The program of a function of one block, as XLA schedules it, or by rule."""
-    return _Builder(function, purity, target, schedule).build()
+    """The program of a function of one block. What is written to memory is what XLA writes
+    according to `schedule`, and `in_its_order` if so, else in the order of the function; or it is
+    by rule."""
+    return _Builder(function, purity, target, schedule, in_its_order).build()
 
 
 @dataclasses.dataclass
@@ -96,13 +102,19 @@ class _Node:
 
 class _Builder:
     def __init__(
-        self, function: ir.Operation, purity: Purity, target: Target, schedule: Schedule | None
+        self,
+        function: ir.Operation,
+        purity: Purity,
+        target: Target,
+        schedule: Schedule | None,
+        in_its_order: bool,
     ):
         self.function = function
         self.index = Index(function)
         self.purity = purity
         self.target = target
         self.schedule = schedule
+        self.is_ordered = schedule is not None and in_its_order
         self.impure = purity.impure_ops(self.index)
         self.pairing = Pairing(self.index, {}, Aliases(self.index, {}), purity)
         self.loops = self.pairing.origins.loops
@@ -147,7 +159,7 @@ class _Builder:
     def add_block(self, block: int) -> list[int]:
         """Adds the function's ops, in the order that is returned."""
         members = self.index.blocks[block][:-1]
-        if self.schedule is None:
+        if not self.is_ordered:
             for op in members:
                 self.visit(op)
             return members
@@ -324,7 +336,7 @@ class _Builder:
         )
         if len(cluster) > _MAX_CLUSTER:
             cluster = frozenset({op})
-        if op in self.written and not (loop is None and op in self.instances):
+        if op in self.written and not (self.is_ordered and loop is None and op in self.instances):
             self.add_node(op, operands, cluster, loop, accumulators or {})
         else:
             for v in results:

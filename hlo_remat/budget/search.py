@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from jaxlib.mlir import ir
 
@@ -30,7 +30,9 @@ from hlo_remat.passes.pipeline import Pipeline
 from hlo_remat.passes.recompute import Recompute
 from hlo_remat.passes.strip import Strip
 from hlo_remat.planner import plan as planner
+from hlo_remat.planner.bounds import structural_minimum
 from hlo_remat.planner.plan import Status
+from hlo_remat.planner.simulate import Recompute as Run
 from hlo_remat.planner.simulate import recompute_cost, simulate
 from hlo_remat.planner.solve import solve
 from hlo_remat.validation.verify import verify_operations
@@ -38,7 +40,9 @@ from hlo_remat.validation.verify import verify_operations
 MAX_COMPILES = 3  # of plans; the program without one is compiled once besides
 FREE = 0.005  # of the program's time: what `policy="auto"` may cost, which no clock can tell
 _CLOSE = 0.97  # of the budget: a plan that takes so much of it isn't loosened
-_POINTS = (0.0, 0.06, 0.15)  # of the way to no recompute: where the least memory is looked for
+_CHEAPER = 0.9  # of a plan's cost: a plan that costs more isn't worth another compile
+_TIGHTER = (100, 97, 90, 80)  # percent of a budget: where its plan was seen before
+_LARGER = 12  # of the way from the least memory to no recompute: a plan that may turn out smaller
 _SCHEDULERS = {"cpu": {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}}
 _STEPS = 7  # of the bisection for what costs nothing
 
@@ -62,14 +66,34 @@ class Setting:
     lower: LowerRecompute
     function: str = "main"
     verify: bool = True
-    time_limit: float = 10.0
+    time_limit: float = 4.0
     progress: Progress = lambda _: None
 
 
 @dataclasses.dataclass(frozen=True)
-class _Tried:
-    """A plan of the graph, what it is predicted to take, and what became of it."""
+class _View:
+    """The program in one order, which XLA may follow or not.
 
+    - `peak`, `hosted`: most bytes of its graph, and how many of them lie in results' memory.
+    - `offset`: what XLA's temporary memory is more than the model's.
+    """
+
+    program: Program
+    in_its_order: bool
+    peak: int
+    hosted: int
+    offset: int
+
+    def predict(self, recomputes: Sequence[Run]) -> int:
+        """XLA's temporary bytes."""
+        return temp_bytes(self.program, simulate(self.program.graph, recomputes)) + self.offset
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tried:
+    """A plan of a view's graph, what it is predicted to take, and what became of it."""
+
+    view: _View
     solved: planner.Plan
     predicted: int
     module: ir.Module
@@ -78,6 +102,11 @@ class _Tried:
     @property
     def temp(self) -> int:
         return self.predicted if self.compiled is None else self.compiled.memory.temp
+
+    @property
+    def cost(self) -> float:
+        """Seconds of what runs again."""
+        return recompute_cost(self.view.program.graph, self.solved.recomputes)
 
 
 class Search:
@@ -97,16 +126,21 @@ class Search:
         if setting.compile is not None:
             setting.progress("compiling the program without a plan")
             self.schedule = learn(self.module, setting.function, self.compile)
-        self.program = self.read(self.module)
-        execution = simulate(self.program.graph)
-        self.peak, model = execution.peak, temp_bytes(self.program, execution)
+        programs = [(self.read(self.module, True), True)]
+        if self.schedule is not None:
+            programs.append((self.read(self.module, False), False))
+        models = []
+        for program, in_its_order in programs:
+            execution = simulate(program.graph)
+            models.append((program, in_its_order, execution.peak, temp_bytes(program, execution)))
         if self.schedule is None:
-            fixed, temp = fixed_bytes(self.function(self.module)), model
+            self.fixed, self.temp = fixed_bytes(self.function(self.module)), models[0][-1]
         else:
-            fixed, temp = self.schedule.memory.fixed, self.schedule.memory.temp
-        self.fixed, self.temp = fixed, temp
-        self.scale = temp / model if model else 1.0
-        self.hosted = self.peak - model
+            self.fixed, self.temp = self.schedule.memory.fixed, self.schedule.memory.temp
+        self.views = [
+            _View(program, in_its_order, peak, peak - model, max(0, self.temp - model))
+            for program, in_its_order, peak, model in models
+        ]
 
     # -- what is asked for ---------------------------------------------------------------------
 
@@ -115,119 +149,138 @@ class Search:
         goal = budget - self.fixed
         if self.temp <= goal:
             return self.unchanged("The program fits as it is.", budget)
-        best, smallest, solved = None, None, None
-        scale, seen = self.scale, set()
-        for _ in range(MAX_COMPILES):
-            solved = self.solve(goal, scale)
-            if solved.recomputes in seen or (
-                best is not None and solved.extra_cost >= 0.98 * best.solved.extra_cost
-            ):
+        best: _Tried | None = None
+        smallest: _Tried | None = None
+        aims, seen = [goal] * len(self.views), set[tuple[int, object]]()
+        for attempt in range(1, MAX_COMPILES + 1):
+            found = self.cheapest(aims, seen)
+            if found is None or (best is not None and found[1].extra_cost > _CHEAPER * best.cost):
                 break
-            seen.add(solved.recomputes)
-            tried = self.build(solved, scale)
+            k, solved = found
+            seen.add((k, solved.recomputes))
+            tried = self.build(self.views[k], solved)
             if smallest is None or tried.temp < smallest.temp:
                 smallest = tried
-            if tried.temp <= goal and (best is None or self.cost(tried) < self.cost(best)):
-                best = tried
-            if tried.compiled is None or _CLOSE * goal <= tried.temp <= goal:
-                break
-            scale *= tried.temp / max(tried.predicted, 1)
+            if tried.temp > goal:
+                if best is not None or tried.compiled is None:
+                    break
+                aims[k] -= attempt * (tried.temp - goal)
+            else:
+                if best is None or tried.cost < best.cost:
+                    best = tried
+                is_free = tried.cost <= FREE * tried.view.program.graph.total_cost
+                if is_free or tried.compiled is None or tried.temp > _CLOSE * goal:
+                    break
+                aims[k] += goal - tried.temp
         if best is not None:
             return self.finish(best, "The plan fits the budget.", budget)
-        assert smallest is not None
-        assert solved is not None
-        is_proven = self.fixed > budget or solved.status is Status.IMPOSSIBLE
-        if smallest.temp < self.temp:
-            found = self.finish(smallest, "The smallest plan found.", budget)
+        is_proven = self.fixed > budget or all(
+            self.solve(view, goal).status is Status.IMPOSSIBLE for view in self.views
+        )
+        if smallest is not None and smallest.temp < self.temp:
+            plan = self.finish(smallest, "The smallest plan found.", budget)
         else:
-            found = self.unchanged("No plan needs less than the program as it is.", budget)
-        raise BudgetError(budget, is_proven, found)
+            plan = self.unchanged("No plan needs less than the program as it is.", budget)
+        raise BudgetError(budget, is_proven, plan)
 
     def least(self) -> Plan:
         """The plan of least memory that is found."""
-        best, seen = None, set()
-        low = self.solve(0, self.scale).peak_bytes
-        for point in _POINTS:
-            solved = solve(
-                self.program.graph,
-                low + int(point * (self.peak - low)),
-                time_limit=self.setting.time_limit,
-            )
-            if solved.recomputes in seen or not solved.recomputes:
-                continue
-            seen.add(solved.recomputes)
-            tried = self.build(solved, self.scale)
-            if best is None or (tried.temp, self.cost(tried)) < (best.temp, self.cost(best)):
-                best = tried
-            if tried.compiled is None:
-                break
+        best: _Tried | None = None
+        solved = [(view, self.solve(view, 0)) for view in self.views]
+        view, smallest = min(solved, key=lambda s: s[0].predict(s[1].recomputes))
+        between = smallest.peak_bytes + (view.peak - smallest.peak_bytes) // _LARGER
+        solved.append(
+            (view, solve(view.program.graph, between, time_limit=self.setting.time_limit))
+        )
+        for view, plan in solved:
+            if plan.recomputes:
+                tried = self.build(view, plan)
+                if best is None or (tried.temp, tried.cost) < (best.temp, best.cost):
+                    best = tried
         if best is None or best.temp >= self.temp:
             return self.unchanged("No plan needs less than the program as it is.", None)
         return self.finish(best, "The plan of least memory that was found.", None)
 
     def free(self) -> Plan:
         """The plan of least memory among those that cost no time."""
-        graph = self.program.graph
-        low, high = self.solve(0, self.scale).peak_bytes, self.peak
-        found: planner.Plan | None = None
-        for _ in range(_STEPS):
-            middle = (low + high) // 2
-            solved = solve(graph, middle, time_limit=self.setting.time_limit / _STEPS)
-            if solved.status.has_plan and solved.extra_cost <= FREE * graph.total_cost:
-                found, high = solved, solved.peak_bytes
-            else:
-                low = middle
-        if found is not None and found.recomputes:
-            tried = self.build(found, self.scale)
-            if tried.temp < self.temp:
-                return self.finish(tried, "What the plan runs again costs no time.", None)
-        return self.unchanged("Nothing that costs no time needs less memory.", None)
+        best: _Tried | None = None
+        for view in self.views:
+            graph = view.program.graph
+            low, high = self.solve(view, 0).peak_bytes, view.peak
+            found: planner.Plan | None = None
+            for _ in range(_STEPS):
+                middle = (low + high) // 2
+                solved = solve(graph, middle, time_limit=self.setting.time_limit / _STEPS)
+                if solved.status.has_plan and solved.extra_cost <= FREE * graph.total_cost:
+                    found, high = solved, solved.peak_bytes
+                else:
+                    low = middle
+            if found is not None and found.recomputes:
+                tried = self.build(view, found)
+                if tried.temp < (self.temp if best is None else best.temp):
+                    best = tried
+        if best is None:
+            return self.unchanged("Nothing that costs no time needs less memory.", None)
+        return self.finish(best, "What the plan runs again costs no time.", None)
 
     def frontier(self, points: int) -> list[Plan]:
         """Plans from the least memory to no recompute, by the model."""
-        low = self.solve(0, self.scale).peak_bytes
-        found = []
-        for i in range(points):
-            budget = low + (self.peak - low) * i // max(points - 1, 1)
+        low = min(view.predict(self.solve(view, 0).recomputes) for view in self.views)
+        found: list[tuple[int, float, _View, planner.Plan]] = []
+        for i in range(points - 1):
             self.setting.progress(f"point {i + 1} of {points}")
-            found.append(solve(self.program.graph, budget, time_limit=self.setting.time_limit / 2))
+            goal = low + (self.temp - low) * i // max(points - 1, 1)
+            for view in self.views:
+                solved = self.solve(view, goal)
+                memory = view.predict(solved.recomputes)
+                if solved.recomputes and memory < self.temp:
+                    found.append((memory, solved.extra_cost, view, solved))
         plans, last = [], float("inf")
-        for solved in sorted(found, key=lambda p: (p.peak_bytes, p.extra_cost)):
-            if not solved.recomputes:
-                plans.append(self.unchanged("Nothing runs again.", None))
-                break
-            if solved.extra_cost < last:
-                last = solved.extra_cost
-                tried = self.build(solved, self.scale, compile=False)
+        for _, cost, view, solved in sorted(found, key=lambda f: f[:2]):
+            if cost < last:
+                last = cost
+                tried = self.build(view, solved, compile=False)
                 plans.append(self.finish(tried, "A plan of the frontier.", None))
-        return plans
+        return [*plans, self.unchanged("Nothing runs again.", None)]
 
     # -- steps ---------------------------------------------------------------------------------
 
-    def solve(self, goal: int, scale: float) -> planner.Plan:
-        """The cheapest plan of the graph that is predicted to have `goal` temporary bytes, or the
-        one of least memory."""
+    def cheapest(
+        self, aims: Sequence[int], seen: Collection[tuple[int, object]]
+    ) -> tuple[int, planner.Plan] | None:
+        """A view and its plan for its aim, in temporary bytes, or for fewer if that one was seen
+        before: a plan that fits, by the model, before one that doesn't, then the cheapest. None
+        where there is none but the program as it is."""
+        found: list[tuple[bool, float, int, planner.Plan]] = []
+        for k, view in enumerate(self.views):
+            for percent in _TIGHTER:
+                solved = self.solve(view, aims[k] * percent // 100)
+                if (k, solved.recomputes) not in seen:
+                    if solved.recomputes:
+                        found.append((not solved.status.has_plan, solved.extra_cost, k, solved))
+                    break
+        return min(found, key=lambda f: f[:3])[2:] if found else None
+
+    def solve(self, view: _View, goal: int) -> planner.Plan:
+        """The cheapest plan of a view that is predicted to have `goal` temporary bytes, or the one
+        of least memory."""
         self.setting.progress("solving")
-        graph = self.program.graph
-        budget = int(goal / scale) + self.hosted
+        budget = goal - view.offset + view.hosted
         for _ in range(MAX_COMPILES):
-            solved = solve(graph, max(budget, 0), time_limit=self.setting.time_limit)
-            if not solved.status.has_plan:
+            least = structural_minimum(view.program.graph).bytes
+            solved = solve(
+                view.program.graph, max(budget, least), time_limit=self.setting.time_limit
+            )
+            excess = view.predict(solved.recomputes) - goal
+            if excess <= 0 or not solved.status.has_plan or budget < least:
                 break
-            excess = self.predict(solved.recomputes, scale) - goal
-            if excess <= 0:
-                break
-            budget -= int(excess / scale) + 1
+            budget -= excess
         return solved
 
-    def predict(self, recomputes: Sequence[planner.Recompute], scale: float) -> int:
-        execution = simulate(self.program.graph, recomputes)
-        return int(scale * temp_bytes(self.program, execution))
-
-    def build(self, solved: planner.Plan, scale: float, compile: bool = True) -> _Tried:
+    def build(self, view: _View, solved: planner.Plan, compile: bool = True) -> _Tried:
         """Writes a plan, proves it, and compiles it."""
         module = module_io.copy(self.module)
-        write(module, self.read(module), solved.recomputes)
+        write(module, self.read(module, view.in_its_order), solved.recomputes)
         lower = self.setting.lower
         pin = PinBuffers(target=lower.target, jaxlib=lower.jaxlib)
         steps = (Recompute(), lower, Strip(), "symbol-dce", DeadCarry(), pin)
@@ -241,7 +294,7 @@ class Search:
         if compile and self.setting.compile is not None:
             self.setting.progress("compiling the plan")
             compiled = self.compile(module)
-        return _Tried(solved, self.predict(solved.recomputes, scale), module, compiled)
+        return _Tried(view, solved, view.predict(solved.recomputes), module, compiled)
 
     def compile(self, module: ir.Module) -> Compiled:
         assert self.setting.compile is not None
@@ -259,28 +312,25 @@ class Search:
         pipeline.run(module, diagnostics=diagnostics, verify_each=False)
         module_io.verify(module, diagnostics)
 
-    def read(self, module: ir.Module) -> Program:
-        return read_program(
-            self.function(module), Purity(module), self.setting.machine, self.schedule
-        )
+    def read(self, module: ir.Module, in_its_order: bool) -> Program:
+        machine = self.setting.machine
+        function = self.function(module)
+        return read_program(function, Purity(module), machine, self.schedule, in_its_order)
 
     def function(self, module: ir.Module) -> ir.Operation:
         return ir.SymbolTable(module.operation)[self.setting.function].operation
 
-    def cost(self, tried: _Tried) -> float:
-        return recompute_cost(self.program.graph, tried.solved.recomputes)
-
     # -- results -------------------------------------------------------------------------------
 
     def unchanged(self, reason: str, budget: int | None) -> Plan:
-        solved = solve(self.program.graph, self.peak)
+        view = self.views[0]
+        solved = solve(view.program.graph, view.peak)
         compiled = None if self.schedule is None else Compiled("", self.schedule.memory)
-        return self.finish(_Tried(solved, self.temp, self.module, compiled), reason, budget)
+        return self.finish(_Tried(view, solved, self.temp, self.module, compiled), reason, budget)
 
     def finish(self, tried: _Tried, reason: str, budget: int | None) -> Plan:
-        program, solved = self.program, tried.solved
-        graph = program.graph
-        least = int(self.scale * max(0, solved.structural_minimum_bytes - self.hosted))
+        program, solved = tried.view.program, tried.solved
+        least = max(0, solved.structural_minimum_bytes - tried.view.hosted)
         return Plan(
             status=solved.status,
             reason=reason,
@@ -294,7 +344,7 @@ class Search:
             minimum_op=solved.structural_minimum_op,
             again=again(program, solved.recomputes),
             total_flops=float(sum(program.flops)),
-            total_seconds=graph.total_cost,
+            total_seconds=program.graph.total_cost,
             lower_bound_seconds=solved.lower_bound,
             live=kept(program, solved),
             compiler_options=self.options(tried.module),
@@ -307,7 +357,7 @@ class Search:
         )
 
 
-def again(program: Program, recomputes: Sequence[planner.Recompute]) -> tuple[Again, ...]:
+def again(program: Program, recomputes: Sequence[Run]) -> tuple[Again, ...]:
     """What runs again, by place in the source."""
     graph = program.graph
     found: dict[str, Again] = {}
