@@ -190,10 +190,8 @@ def unet(batch: int = 8, size: int = 64, width: int = 16, levels: int = 3) -> St
         return x @ params["head"]
 
     def loss(wrap: Wrap, name: Name) -> Callable[..., Any]:
-        layers = [
-            wrap(lambda p, x, block=_Double(c, name): block.apply({"params": p}, x))
-            for c in channels
-        ]
+        blocks = [_Double(c, name) for c in channels]
+        layers = [wrap(lambda p, x, b=block: b.apply({"params": p}, x)) for block in blocks]
         return lambda params, images, noise: (
             jnp.mean((forward(layers, params, images + noise) - noise) ** 2),
             None,
@@ -347,6 +345,43 @@ def mixer(layers: int = 8, batch: int = 16, patches: int = 64, channels: int = 1
         (params, optimiser.init(params), *batch_of),
         ("patches", "channels"),
     )
+
+
+def ladder(layers: int = 4, width: int = 256, heads: int = 4, length: int = 256) -> Step:
+    """Attention and a gelu without norms, with a name at each value that a person would save: the
+    gradients alone."""
+    each = width // heads
+
+    def step(wrap: Wrap, name: Name) -> Callable[..., Any]:
+        def block(p: Any, x: Any) -> Any:
+            q, k, v = (name(jnp.einsum("bsd,dhe->bshe", x, p[w]), "qkv") for w in "qkv")
+            scores = name(jnp.einsum("bqhe,bkhe->bhqk", q, k) / each**0.5, "scores")
+            mixed = name(jnp.einsum("bhqk,bkhe->bqhe", jax.nn.softmax(scores), v), "mixed")
+            x = x + name(jnp.einsum("bqhe,hed->bqd", mixed, p["o"]), "attention")
+            up = name(x @ p["up"], "up")
+            return x + name(jax.nn.gelu(up), "gelu") @ p["down"]
+
+        layer = wrap(block)
+
+        def loss(params: Any, x: Any) -> Any:
+            for p in params:
+                x = layer(p, x)
+            return jnp.sum(x**2)
+
+        return jax.grad(loss)
+
+    shapes = {
+        **{w: (width, heads, each) for w in "qkv"},
+        "o": (heads, each, width),
+        "up": (width, 4 * width),
+        "down": (4 * width, width),
+    }
+    params = [
+        {w: 0.02 * _normal(i, *shape) for i, (w, shape) in enumerate(shapes.items())}
+        for _ in range(layers)
+    ]
+    names = ("qkv", "scores", "mixed", "attention", "up", "gelu")
+    return Step(step, (params, _normal(9, 2, length, width)), names)
 
 
 STEPS: dict[str, Callable[[], Step]] = {
