@@ -3,7 +3,8 @@
 one run: `python3 benchmarks/budget.py`.
 
 Memory, FLOPs and dots are XLA's; times are medians of interleaved pairs. Every program that is
-not ours may use XLA CPU's scheduler that minimises memory too. Exit code 1 where a target is missed.
+not ours may use XLA CPU's scheduler that minimises memory too. Exit code 1 where a target is
+missed.
 """
 
 from __future__ import annotations

@@ -371,7 +371,7 @@ def ladder(layers: int = 4, width: int = 256, heads: int = 4, length: int = 256)
         return jax.grad(loss)
 
     shapes = {
-        **{w: (width, heads, each) for w in "qkv"},
+        **dict.fromkeys("qkv", (width, heads, each)),
         "o": (heads, each, width),
         "up": (width, 4 * width),
         "down": (4 * width, width),

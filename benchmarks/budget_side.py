@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 from budget_models import Build, Step
-from common import MIB, VERSION, Measured, measure
+from common import VERSION, Measured, measure
 from jax.ad_checkpoint import checkpoint_name
 
 import hlo_remat
