@@ -42,25 +42,26 @@ HEADER = (
 
 
 class Targets:
-    """What the rows were held to; the summary's lines."""
+    """What rows were held to and where it was missed; the summary's lines."""
 
     def __init__(self) -> None:
-        self.counts: dict[str, list[str]] = {}
+        self.held: dict[str, list[tuple[str, bool]]] = {}
         self.errors: list[float] = []
 
     def hold(self, what: str, where: str, is_missed: bool) -> None:
-        self.counts.setdefault(what, [])
-        if is_missed:
-            self.counts[what].append(where)
+        self.held.setdefault(what, []).append((where, is_missed))
 
     def print(self) -> int:
+        """1 where one was missed."""
         print()
-        for what, missed in self.counts.items():
-            print(f"- {what}: {len(missed)}" + (f" ({', '.join(missed)})" if missed else ""))
+        for what, rows in self.held.items():
+            missed = [where for where, is_missed in rows if is_missed]
+            places = "; ".join(missed[:8]) + ("; …" if len(missed) > 8 else "")
+            print(f"- {what}: {len(missed)} of {len(rows)}" + (f" ({places})" if missed else ""))
         if self.errors:
             middle, worst = statistics.median(self.errors), max(self.errors)
             print(f"- predicted temp off the measured: median {middle:.1%}, worst {worst:.1%}")
-        return any(self.counts.values())
+        return any(is_missed for rows in self.held.values() for _, is_missed in rows)
 
 
 def progress(*words: Any) -> None:
@@ -105,7 +106,7 @@ def budget_row(
         hand = best_hand(case, limit or 0, False)
         targets.hold("refused where a jax.checkpoint fits", where, hand is not None)
         least = error.smallest.predicted_bytes - case.fixed_bytes if error.smallest else None
-        found = "refused" if least is None else f"refused, at least {least / MIB:.3g}"
+        found = "refused" if least is None else f"refused, least found {least / MIB:.3g}"
         return [case.name, label, asked, found, *["-"] * 10], None
     ours = case.measure_plan(plan)
     total = case.total_bytes(ours)
@@ -167,12 +168,11 @@ def auto_row(case: Case, is_timed: bool, targets: Targets) -> list[Any]:
     plan = hlo_remat.plan(case.lowered, policy="auto")
     ours = case.measure_plan(plan)
     temp = case.total_bytes(ours) - case.fixed_bytes
-    targets.hold(
-        "rows whose gradients differ", f"{case.name} auto", case.gradient_difference(ours) > 1e-4
-    )
+    differs = case.gradient_difference(ours) > 1e-4
+    targets.hold("rows whose gradients differ", f"{case.name} auto", differs)
     row = [
         case.name,
-        case.plain.temp_mib,
+        case.least_temp / MIB,
         temp / MIB,
         temp / case.least_temp,
         percent(plan.recompute_flops / case.flops),
@@ -216,19 +216,14 @@ def print_ladder(targets: Targets) -> None:
         rows.append([*hand.cells(), temp, m.gflop, m.dots])
         progress("ladder", *rows[-1])
     for hand in hands:
-        plan_at = max(limit for limit in ours if limit <= hand.total_bytes)
-        m = ours[plan_at]
-        within = m is not None and case.total_bytes(m) <= hand.total_bytes
+        m, theirs = ours[max(limit for limit in ours if limit <= hand.total_bytes)], hand.measured
+        is_over = m is None or case.total_bytes(m) > hand.total_bytes
+        is_worse = is_over or m.gflop > theirs.gflop
         targets.hold(
-            f"of {len(hands)} hand policies, those with less memory or FLOPs than ours",
-            hand.label,
-            m is None or not within or m.gflop > hand.measured.gflop,
+            "hand policies with less memory or fewer FLOPs than ours", hand.label, is_worse
         )
-        targets.hold(
-            f"of {len(hands)} hand policies, those with fewer dots than ours",
-            hand.label,
-            m is None or m.dots > hand.measured.dots,
-        )
+        has_fewer = m is None or m.dots > theirs.dots
+        targets.hold("hand policies with fewer dots than ours", hand.label, has_fewer)
     print(f"\n## Ladder: {len(hands)} policies by hand, {len(front)} undominated\n")
     plain = case.plain
     print(f"No remat: {plain.temp_mib:.3g} MiB, {plain.gflop:.3g} GFLOP, {plain.dots} dots.\n")

@@ -36,21 +36,34 @@ class Step:
     regions: dict[str, Build] = dataclasses.field(default_factory=dict)
 
 
-def _training_step(loss: Build, optimiser: optax.GradientTransformation) -> Build:
-    """A step of the parameters and the optimiser's state, from a loss of the parameters and a
-    batch that may also return the model's new state."""
+def _trained(
+    loss: Build,
+    params: Any,
+    batch: tuple[Any, ...],
+    names: tuple[str, ...],
+    has_loops: bool = False,
+    regions: dict[str, Build] | None = None,
+) -> Step:
+    """Steps of adam, from losses of the parameters and a batch that also return the model's new
+    state."""
+    optimiser = optax.adam(1e-3)
 
-    def build(wrap: Wrap, name: Name) -> Callable[..., Any]:
-        of_parameters = jax.value_and_grad(loss(wrap, name), has_aux=True)
+    def stepped(loss: Build) -> Build:
+        def build(wrap: Wrap, name: Name) -> Callable[..., Any]:
+            of_parameters = jax.value_and_grad(loss(wrap, name), has_aux=True)
 
-        def step(params: Any, state: Any, *batch: Any) -> Any:
-            (value, model_state), gradients = of_parameters(params, *batch)
-            updates, state = optimiser.update(gradients, state, params)
-            return optax.apply_updates(params, updates), state, value, model_state
+            def step(params: Any, state: Any, *batch: Any) -> Any:
+                (value, model_state), gradients = of_parameters(params, *batch)
+                updates, state = optimiser.update(gradients, state, params)
+                return optax.apply_updates(params, updates), state, value, model_state
 
-        return step
+            return step
 
-    return build
+        return build
+
+    arguments = (params, optimiser.init(params), *batch)
+    others = {label: stepped(other) for label, other in (regions or {}).items()}
+    return Step(stepped(loss), arguments, names, has_loops, others)
 
 
 def _normal(seed: int, *shape: int) -> jax.Array:
@@ -66,16 +79,15 @@ def _cross_entropy(logits: Any, labels: Any) -> Any:
 
 
 def transformer() -> Step:
-    """The demo's decoder in flax, 8 unrolled layers, adam."""
+    """The demo's decoder in flax, 8 unrolled layers."""
     problem = make_problem(Config())
     arguments = (problem.params, problem.state, problem.tokens)
     return Step(problem.step, arguments, ("attention", "mlp"))
 
 
 def scanned_transformer() -> Step:
-    """The same decoder whose layers are one scan, adam."""
+    """The same decoder whose layers are one scan."""
     problem: Problem = make_problem(Config())
-    optimiser = optax.adam(1e-3)
 
     def loss(wrap: Wrap, name: Name) -> Callable[..., Any]:
         block = Block(problem.config.heads, name)
@@ -90,8 +102,7 @@ def scanned_transformer() -> Step:
 
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *problem.params["layers"])
     params = {**problem.params, "layers": stacked}
-    arguments = (params, optimiser.init(params), problem.tokens)
-    return Step(_training_step(loss, optimiser), arguments, ("attention", "mlp"), has_loops=True)
+    return _trained(loss, params, (problem.tokens,), ("attention", "mlp"), has_loops=True)
 
 
 class _Basic(nn.Module):
@@ -115,18 +126,15 @@ class _Basic(nn.Module):
 
 
 def resnet18(batch: int = 16, size: int = 32, width: int = 32) -> Step:
-    """ResNet-18 in flax for small images, at half its width; momentum."""
-    optimiser = optax.sgd(1e-2, momentum=0.9)
+    """ResNet-18 in flax for small images, at half its width."""
     shapes = [(width << i // 2, 2 if i in (2, 4, 6) else 1) for i in range(8)]
 
     def loss(wrap: Wrap, name: Name) -> Callable[..., Any]:
         stem = nn.Conv(width, (3, 3), use_bias=False)
         layers = []
-        for channels, stride in shapes:
-            block = _Basic(channels, stride, name)
-            layers.append(
-                wrap(lambda v, x, block=block: block.apply(v, x, mutable=["batch_stats"]))
-            )
+        for shape in shapes:
+            block = _Basic(*shape, name)
+            layers.append(wrap(lambda v, x, b=block: b.apply(v, x, mutable=["batch_stats"])))
 
         def f(params: Any, statistics: Any, images: Any, labels: Any) -> Any:
             x, new = stem.apply({"params": params["stem"]}, images), []
@@ -145,14 +153,13 @@ def resnet18(batch: int = 16, size: int = 32, width: int = 32) -> Step:
         "blocks": [],
     }
     statistics = []
-    for i, (channels, stride) in enumerate(shapes):
-        block = _Basic(channels, stride, lambda x, name: x)
+    for i, shape in enumerate(shapes):
+        block = _Basic(*shape, lambda x, name: x)
         variables = block.init(jax.random.key(i), x)
         x = block.apply(variables, x, mutable=["batch_stats"])[0]
         params["blocks"].append(variables["params"])
         statistics.append(variables["batch_stats"])
-    arguments = (params, optimiser.init(params), statistics, images, _labels(4, batch))
-    return Step(_training_step(loss, optimiser), arguments, ("conv",))
+    return _trained(loss, params, (statistics, images, _labels(4, batch)), ("conv",))
 
 
 class _Double(nn.Module):
@@ -170,8 +177,7 @@ class _Double(nn.Module):
 
 
 def unet(batch: int = 8, size: int = 64, width: int = 16, levels: int = 3) -> Step:
-    """A U-Net in flax that removes noise from images, adam: its skips live from down to up."""
-    optimiser = optax.adam(1e-3)
+    """A U-Net in flax that removes noise from images: its skips live from down to up."""
     widths = [width << i for i in range(levels)]
     channels = [*widths, width << levels, *reversed(widths)]
 
@@ -207,15 +213,12 @@ def unet(batch: int = 8, size: int = 64, width: int = 16, levels: int = 3) -> St
     ]
     params = {"blocks": blocks, "head": 0.1 * _normal(2, width, 3)}
     images, noise = (_normal(seed, batch, size, size, 3) for seed in (3, 4))
-    return Step(
-        _training_step(loss, optimiser), (params, optimiser.init(params), images, noise), ("conv",)
-    )
+    return _trained(loss, params, (images, noise), ("conv",))
 
 
 def gru(steps: int = 1024, width: int = 128, batch: int = 16, chunk: int = 32) -> Step:
-    """A GRU over 1,024 steps in one scan, a loss at each step, adam. A region is a step; by hand
+    """A GRU over 1,024 steps in one scan, a loss at each step. A region is a step; by hand
     one also scans over chunks of 32 steps and takes such a chunk."""
-    optimiser = optax.adam(1e-3)
     cell = nn.GRUCell(width)
 
     def loss(wrap: Wrap, name: Name, per_region: int = 1) -> Callable[..., Any]:
@@ -245,12 +248,8 @@ def gru(steps: int = 1024, width: int = 128, batch: int = 16, chunk: int = 32) -
     def by_chunk(wrap: Wrap, name: Name) -> Callable[..., Any]:
         return loss(wrap, name, chunk)
 
-    return Step(
-        _training_step(loss, optimiser),
-        (params, optimiser.init(params), xs, ys),
-        ("state",),
-        has_loops=True,
-        regions={f"{chunk} steps": _training_step(by_chunk, optimiser)},
+    return _trained(
+        loss, params, (xs, ys), ("state",), has_loops=True, regions={f"{chunk} steps": by_chunk}
     )
 
 
@@ -258,8 +257,7 @@ def experts(
     layers: int = 6, tokens: int = 1024, width: int = 128, count: int = 8, chosen: int = 2
 ) -> Step:
     """Blocks of a mixture of experts, two of eight for each token, as one-hot products with a
-    capacity; adam."""
-    optimiser = optax.adam(1e-3)
+    capacity."""
     capacity = tokens * chosen // count * 5 // 4
 
     def loss(wrap: Wrap, name: Name) -> Callable[..., Any]:
@@ -295,8 +293,8 @@ def experts(
         for i in range(layers)
     ]
     params = {"blocks": blocks, "head": 0.1 * _normal(99, width, 10)}
-    arguments = (params, optimiser.init(params), _normal(98, tokens, width), _labels(97, tokens))
-    return Step(_training_step(loss, optimiser), arguments, ("dispatched", "up"))
+    batch = _normal(98, tokens, width), _labels(97, tokens)
+    return _trained(loss, params, batch, ("dispatched", "up"))
 
 
 class _Mixer(eqx.Module):
@@ -319,8 +317,7 @@ class _Mixer(eqx.Module):
 
 
 def mixer(layers: int = 8, batch: int = 16, patches: int = 64, channels: int = 128) -> Step:
-    """An MLP-Mixer in equinox, adam."""
-    optimiser = optax.adam(1e-3)
+    """An MLP-Mixer in equinox."""
     keys = jax.random.split(jax.random.key(0), layers)
     blocks = [_Mixer(patches, channels, key) for key in keys]
     parts = [eqx.partition(block, eqx.is_inexact_array) for block in blocks]
@@ -340,11 +337,7 @@ def mixer(layers: int = 8, batch: int = 16, patches: int = 64, channels: int = 1
 
     params = {"blocks": [p for p, _ in parts], "head": 0.1 * _normal(1, channels, 10)}
     batch_of = (_normal(2, batch, patches, channels), _labels(3, batch))
-    return Step(
-        _training_step(loss, optimiser),
-        (params, optimiser.init(params), *batch_of),
-        ("patches", "channels"),
-    )
+    return _trained(loss, params, batch_of, ("patches", "channels"))
 
 
 def ladder(layers: int = 4, width: int = 256, heads: int = 4, length: int = 256) -> Step:
