@@ -105,8 +105,10 @@ def budget_row(
     except hlo_remat.BudgetError as error:
         hand = best_hand(case, limit or 0, False)
         targets.hold("refused where a jax.checkpoint fits", where, hand is not None)
-        least = error.smallest.predicted_bytes - case.fixed_bytes if error.smallest else None
-        found = "refused" if least is None else f"refused, least found {least / MIB:.3g}"
+        found, smallest = "refused", error.smallest
+        if smallest:
+            least = (smallest.measured_bytes or smallest.predicted_bytes) - case.fixed_bytes
+            found += f", least found {least / MIB:.3g}"
         return [case.name, label, asked, found, *["-"] * 10], None
     ours = case.measure_plan(plan)
     total = case.total_bytes(ours)
