@@ -18,7 +18,8 @@ _FENCES = frozenset({"stablehlo.optimization_barrier", "stablehlo.composite", "f
 
 def merge_twins(function: ir.Operation, purity: Purity) -> None:
     """Lets everything read the first of equal results of one type in a block, and erases the rest.
-    What is nested in an op of a block is left alone, and so are fences.
+    What is nested in an op of a block is left alone, and so are fences, and shapings back to what
+    was shaped, for by its shaping one sees what a stack holds.
 
     Rewrite: f(x), g(f(x)) -> f(x), g(that)
     """
@@ -37,7 +38,7 @@ def merge_twins(function: ir.Operation, purity: Purity) -> None:
                 continue
             types = (hash(index.values[v].type) for v in index.results[op])
             twin = first.setdefault((tuple(numbering.add(op)), *types), op)
-            if twin != op:
+            if twin != op and index.names[twin] == index.names[op]:
                 for old, new in zip(index.results[op], index.results[twin], strict=True):
                     for use in list(index.uses[old]):
                         index.set_operand(use, new)

@@ -92,16 +92,17 @@ def is_view(graph: Graph, op: int) -> bool:
 
 
 def _hoist(graph: Graph, recomputes: list[Recompute]) -> list[Recompute]:
-    """Puts what can't run again within a loop in front of it."""
+    """Puts what can't run again within a loop in front of it, and leaves out what can't there:
+    its readers read what the program itself has made."""
     loop_start: dict[int, int] = {}
     for position, op in enumerate(graph.ops):
         if op.loop is not None:
             loop_start.setdefault(op.loop, position)
     moved = []
     for r in recomputes:
-        loop = graph.ops[r.before].loop
-        if loop is not None and not can_replay(graph, r.op, r.before):
-            moved.append(Recompute(loop_start[loop], r.op))
-        else:
-            moved.append(r)
+        loop, place = graph.ops[r.before].loop, r.before
+        if loop is not None and not can_replay(graph, r.op, place):
+            place = loop_start[loop] - 1
+        if r.op < place and can_replay(graph, r.op, place):
+            moved.append(Recompute(place, r.op))
     return sorted(moved, key=lambda r: r.before)
