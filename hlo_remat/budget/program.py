@@ -287,11 +287,11 @@ class _Builder:
         )
 
     def is_accumulated(self, argument: int, passed: int) -> bool:
-        """Whether a trip writes into what it carries, and reads it nowhere else."""
+        """Whether a trip writes into what it carries, and reads neither it nor what it becomes."""
         index = self.index
         op = index.definer[passed]
         return (
-            len(index.uses[argument]) == 1
+            len(index.uses[argument]) == len(index.uses[passed]) == 1
             and op >= 0
             and argument in index.operands[op]
             and (is_elementwise(index, op) or index.names[op] == "stablehlo.dynamic_update_slice")
