@@ -109,18 +109,16 @@ class _ScanWriter:
         return function if function and function.loop == self.frame.forward else None
 
     def _is_handed_over(self, value: int) -> bool:
-        return (
-            self._is_inside(value) and value not in self.rows and self._count(value) is None
-        )
+        return self._is_inside(value) and value not in self.rows and self._count(value) is None
 
     def check(self) -> None:
-        forward, backward = self.invariants
+        carried = self.invariants[1]
         for value in self.leaves:
             if self._is_handed_over(value):
                 can_be_there = can_hand_over(self.index, value, [self.frame])
             else:
-                is_carried = self._is_inside(value) or value in backward
-                can_be_there = is_carried or can_carry(self.index, self.frame.backward)
+                is_there = self._is_inside(value) or value in carried
+                can_be_there = is_there or can_carry(self.index, self.frame.backward)
             if not can_be_there:
                 raise PlanError(
                     f"{self.label}: a value of type {self.index.values[value].type}, which its "
@@ -138,9 +136,7 @@ class _ScanWriter:
         forward, backward = zip(*pairs, strict=True)
         last = list(self.slots[0].block.operations)[-1]
         with ir.InsertionPoint(last), start.location:
-            build_marker(
-                Kind.ENTER, symbols, module.operation, [], forward, attributes=attributes
-            )
+            build_marker(Kind.ENTER, symbols, module.operation, [], forward, attributes=attributes)
         with ir.InsertionPoint(start), start.location:
             marker = build_marker(
                 Kind.BWD_ENTER,
