@@ -10,6 +10,7 @@ Everything else that has regions is one op.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -535,7 +536,10 @@ class _Builder:
         used = sorted({v for n in kept for v in (*n.operands, *n.results)} | arguments)
         renumbered = {v: k for k, v in enumerate(used)}
 
-        outside = arguments | needed_outputs
+        inits = self.inits_of(needed_outputs, kept)
+        outside = arguments | needed_outputs | inits.keys()
+        rooms = {v: self.values[v].bytes for v in needed_outputs}
+        rooms |= dict.fromkeys(inits.values(), 0) | {v: rooms[r] for v, r in inits.items()}
 
         def value(v: int) -> Value:
             alias = self.values[v].alias_of
@@ -580,5 +584,18 @@ class _Builder:
             reads,
             [n.cluster for n in kept],
             [n.flops for n in kept],
-            {renumbered[v]: self.values[v].bytes for v in needed_outputs & renumbered.keys()},
+            {renumbered[v]: size for v, size in rooms.items() if v in renumbered},
         )
+
+    def inits_of(self, outputs: set[int], kept: list[_Node]) -> dict[int, int]:
+        """What loops start with and write over, for those of `outputs` that they make so: it is in
+        the same memory from the start."""
+        readers = Counter(v for n in kept for v in set(n.operands))
+        found: dict[int, int] = {}
+        for node in kept:
+            is_loop = not node.cluster
+            for init, held in node.in_place if is_loop else ():
+                is_argument = self.made[init] >= 0 and self.index.definer[self.made[init]] < 0
+                if held in outputs and readers[init] == 1 and not is_argument:
+                    found.setdefault(init, held)
+        return found
