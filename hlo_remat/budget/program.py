@@ -21,7 +21,7 @@ from hlo_remat.cost.flops import PRODUCTS, flops, is_half
 from hlo_remat.cost.targets import Target
 from hlo_remat.cost.xla import Schedule
 from hlo_remat.ir.aliases import Aliases
-from hlo_remat.ir.index import Index
+from hlo_remat.ir.index import Index, Use
 from hlo_remat.ir.location import describe_location
 from hlo_remat.ir.needs import LOOP
 from hlo_remat.ir.origin import Frame
@@ -210,7 +210,7 @@ class _Builder:
         index, found = self.index, set()
         rows = {self.row_of(r) for r in self.origin}
         for result in index.results[forward]:
-            uses = index.uses[result]
+            uses = self.uses_behind_reshapes(result)
             carried = []
             for user, number in uses:
                 scan = self.scan_of.get(user)
@@ -225,6 +225,17 @@ class _Builder:
                 ends = {index.blocks[self.loops.body(u)][-1] for u, _ in uses}
                 if uses and readers <= rows | ends:
                     found.add(result)
+        return found
+
+    def uses_behind_reshapes(self, value: int) -> list[Use]:
+        """The uses of a value, and of reshapes of it: an unrolled loop's stacks pass some."""
+        index, found, todo = self.index, [], [value]
+        while todo:
+            for use in index.uses[todo.pop()]:
+                if index.names[use[0]] == "stablehlo.reshape":
+                    todo += index.results[use[0]]
+                else:
+                    found.append(use)
         return found
 
     def row_of(self, value: int) -> int:
