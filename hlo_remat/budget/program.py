@@ -10,6 +10,7 @@ Everything else that has regions is one op.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -27,6 +28,7 @@ from hlo_remat.ir.needs import LOOP
 from hlo_remat.ir.origin import Frame
 from hlo_remat.ir.pairing import Pairing
 from hlo_remat.ir.purity import Purity
+from hlo_remat.ir.regions import Constants
 from hlo_remat.ir.sizes import size_in_bytes
 from hlo_remat.planner.graph import Graph, Loop, Op, Value
 
@@ -71,6 +73,11 @@ class Program:
     clusters: list[frozenset[int]]
     flops: list[float]
     outside: dict[int, int]
+
+    @functools.cached_property
+    def constants(self) -> Constants:
+        """The ops that depend on nothing but constants."""
+        return Constants(self.index, self.pairing.purity.impure_ops(self.index))
 
 
 def read_program(

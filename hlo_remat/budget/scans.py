@@ -22,8 +22,9 @@ from hlo_remat.errors import PlanError
 from hlo_remat.ir.handover import can_carry, can_hand_over, carry_into, hand_over, integer
 from hlo_remat.ir.loops import Affine
 from hlo_remat.ir.markers import Decision, Kind, Region, build_marker
-from hlo_remat.ir.regions import Constants
 from hlo_remat.policies import NothingSaveable
+
+_SLICE = "stablehlo.dynamic_slice"
 
 
 def write_scan(
@@ -48,6 +49,7 @@ class _ScanWriter:
     - `rows`: for each value of the forward's body those in the backward's that are it.
     - `targets`: values of the forward's body that are made again.
     - `leaves`: what they are made from.
+    - `parts`: what an unrolled loop stacks together with targets, and isn't made again itself.
     """
 
     def __init__(self, program: Program, loop: int, ops: list[int], targets: list[int]):
@@ -67,15 +69,25 @@ class _ScanWriter:
         self.again = {v for op in ops for v in self.index.results[program.op_of[op]]}
         self.invariants = [self._invariants(op) for op in (scan.frame.forward, scan.op)]
         self.leaves = self._leaves()
+        self.parts = self._parts()
 
     def _invariants(self, loop: int) -> dict[int, int]:
         """What a loop carries unchanged: for the value outside its number."""
         carried = zip(self.loops.arguments(loop), self.loops.yielded(loop), strict=True)
         return {self.loops.outer(a): k for k, (a, passed) in enumerate(carried) if a == passed}
 
+    def _parts(self) -> list[int]:
+        takes_part = self.program.pairing.origins.takes_part
+        part_of = {}
+        for value, (row, *_) in self.rows.items():
+            chain = self._chain([row])
+            if not chain.isdisjoint(takes_part):
+                part_of[value] = min(chain, key=lambda op: self.index.names[op] != _SLICE)
+        split = {part_of[v] for v in self.targets if v in part_of}
+        kept = [v for v, slot in part_of.items() if slot in split and v not in self.targets]
+        return [v for v in sorted(kept) if can_hand_over(self.index, v, [self.frame])]
+
     def _leaves(self) -> list[int]:
-        impure = self.program.pairing.purity.impure_ops(self.index)
-        constants = Constants(self.index, impure)
         found: set[int] = set()
         seen: set[int] = set()
         todo = list(self.targets)
@@ -84,19 +96,19 @@ class _ScanWriter:
             if value in seen:
                 continue
             seen.add(value)
-            if self._is_leaf(value, constants):
+            if self._is_leaf(value):
                 found.add(value)
             else:
                 todo += self.index.reads(self.index.definer[value])
         return sorted(found)
 
-    def _is_leaf(self, value: int, constants: Constants) -> bool:
+    def _is_leaf(self, value: int) -> bool:
         maker = self.index.definer[value]
         if value in self.again:
             return False
         if maker < 0 or value in self.program.value_of or self._count(value) is not None:
             return True
-        return not self._is_inside(value) and maker not in constants
+        return not self._is_inside(value) and maker not in self.program.constants
 
     def _is_inside(self, value: int) -> bool:
         return self.index.is_inside(value, self.frame.forward)
@@ -127,6 +139,8 @@ class _ScanWriter:
 
     def write(self, module: ir.Module, symbols: ir.SymbolTable) -> None:
         start = self._move_rows_to_start()
+        for value in self.parts:
+            self._hand_over_alone(value)
         pairs = [(self.slots[0].operands[2], self.slots[1].operands[1])]
         pairs += [self._pair(value, start) for value in self.leaves]
         targets = [self.index.values[self.rows[v][0]] for v in self.targets]
@@ -189,9 +203,20 @@ class _ScanWriter:
         if count is not None:
             with ir.InsertionPoint(start), start.location:
                 return value, self._from_row(count)
+        return value, self._hand_over(value)
+
+    def _hand_over(self, value: ir.Value) -> ir.Value:
         handed = hand_over(self.index, value, [self.frame])
         self._refresh()
-        return value, handed
+        return handed
+
+    def _hand_over_alone(self, value: int) -> None:
+        """Hands a value over in a stack of its own, so that nothing reads the one with the
+        targets."""
+        handed = self._hand_over(self.index.values[value])
+        for row in self.rows[value]:
+            self.index.values[row].replace_all_uses_with(handed)
+            self.index.values[row] = handed
 
     def _invariant(self, value: int) -> tuple[ir.Value, ir.Value]:
         forward, backward = (slot.parent.operation for slot in self.slots)  # type: ignore[union-attr]
