@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxlib import version
 from jaxlib.mlir import ir
 
 import hlo_remat
@@ -23,7 +22,7 @@ from hlo_remat.budget.write import write
 from hlo_remat.cost.targets import target_named
 from hlo_remat.errors import PlanError
 from hlo_remat.frontend.lowered import with_module
-from hlo_remat.ir.fence import barriers
+from hlo_remat.ir.fence import fence_options
 from hlo_remat.ir.purity import Purity
 from hlo_remat.passes.dead_carry import DeadCarry
 from hlo_remat.passes.lower_recompute import LowerRecompute
@@ -34,7 +33,6 @@ from hlo_remat.passes.strip import Strip
 from hlo_remat.planner.plan import Plan
 from hlo_remat.planner.simulate import simulate
 from hlo_remat.planner.solve import solve
-from hlo_remat.strategy import compiler_options, parse_version
 from hlo_remat.validation.verify import verify_operations
 
 TRIPS, ROWS, WIDTH = 8, 64, 64
@@ -123,6 +121,7 @@ def between(ws: Array, x: Array) -> Array:
 LOSSES = {
     "xs": scanned(),
     "reverse": scanned(reverse=True),
+    "unroll": scanned(unroll=2),
     "constants": constants,
     "outputs": scanned(outputs),
     "counted": scanned(counted, lambda x: (x, jnp.int32(3), jax.random.key(0))),
@@ -184,10 +183,7 @@ def test_plans_of_scans_save_their_memory(name: str, fraction: float) -> None:
     assert any(program.graph.ops[r.before].loop is not None for r in plan.recomputes)
     lowered(module, program, plan)
     assert verify_operations(before.operation, module.operation)
-    has_any, in_loop = barriers(module)
-    jaxlib = parse_version(version.__version__)
-    options = compiler_options("cpu", jaxlib, in_loop) if has_any else {}
-    compiled = with_module(inlined, module, options).compile(OPTIONS)
+    compiled = with_module(inlined, module, fence_options(module, "cpu")).compile(OPTIONS)
     saved, predicted = (
         base.memory_analysis().temp_size_in_bytes - compiled.memory_analysis().temp_size_in_bytes,
         simulate(program.graph).peak - plan.peak_bytes,
