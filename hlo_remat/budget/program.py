@@ -10,6 +10,8 @@ Everything else that has regions is one op.
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -20,12 +22,13 @@ from hlo_remat.cost.flops import PRODUCTS, flops, is_half
 from hlo_remat.cost.targets import Target
 from hlo_remat.cost.xla import Schedule
 from hlo_remat.ir.aliases import Aliases
-from hlo_remat.ir.index import Index
+from hlo_remat.ir.index import Index, Use
 from hlo_remat.ir.location import describe_location
 from hlo_remat.ir.needs import LOOP
 from hlo_remat.ir.origin import Frame
 from hlo_remat.ir.pairing import Pairing
 from hlo_remat.ir.purity import Purity
+from hlo_remat.ir.regions import Constants
 from hlo_remat.ir.sizes import size_in_bytes
 from hlo_remat.planner.graph import Graph, Loop, Op, Value
 
@@ -70,6 +73,11 @@ class Program:
     clusters: list[frozenset[int]]
     flops: list[float]
     outside: dict[int, int]
+
+    @functools.cached_property
+    def constants(self) -> Constants:
+        """The ops that depend on nothing but constants."""
+        return Constants(self.index, self.pairing.purity.impure_ops(self.index))
 
 
 def read_program(
@@ -221,7 +229,7 @@ class _Builder:
         index, found = self.index, set()
         rows = {self.row_of(r) for r in self.origin}
         for result in index.results[forward]:
-            uses = index.uses[result]
+            uses = self.uses_behind_reshapes(result)
             carried = []
             for user, number in uses:
                 scan = self.scan_of.get(user)
@@ -236,6 +244,17 @@ class _Builder:
                 ends = {index.blocks[self.loops.body(u)][-1] for u, _ in uses}
                 if uses and readers <= rows | ends:
                     found.add(result)
+        return found
+
+    def uses_behind_reshapes(self, value: int) -> list[Use]:
+        """The uses of a value, and of reshapes of it: an unrolled loop's stacks pass some."""
+        index, found, todo = self.index, [], [value]
+        while todo:
+            for use in index.uses[todo.pop()]:
+                if index.names[use[0]] == "stablehlo.reshape":
+                    todo += index.results[use[0]]
+                else:
+                    found.append(use)
         return found
 
     def row_of(self, value: int) -> int:
@@ -299,11 +318,11 @@ class _Builder:
         )
 
     def is_accumulated(self, argument: int, passed: int) -> bool:
-        """Whether a trip writes into what it carries, and reads it nowhere else."""
+        """Whether a trip writes into what it carries, and reads neither it nor what it becomes."""
         index = self.index
         op = index.definer[passed]
         return (
-            len(index.uses[argument]) == 1
+            len(index.uses[argument]) == len(index.uses[passed]) == 1
             and op >= 0
             and argument in index.operands[op]
             and (is_elementwise(index, op) or index.names[op] == "stablehlo.dynamic_update_slice")
@@ -547,7 +566,10 @@ class _Builder:
         used = sorted({v for n in kept for v in (*n.operands, *n.results)} | arguments)
         renumbered = {v: k for k, v in enumerate(used)}
 
-        outside = arguments | needed_outputs
+        inits = self.inits_of(needed_outputs, kept)
+        outside = arguments | needed_outputs | inits.keys()
+        rooms = {v: self.values[v].bytes for v in needed_outputs}
+        rooms |= dict.fromkeys(inits.values(), 0) | {v: rooms[r] for v, r in inits.items()}
 
         def value(v: int) -> Value:
             alias = self.values[v].alias_of
@@ -592,5 +614,18 @@ class _Builder:
             reads,
             [n.cluster for n in kept],
             [n.flops for n in kept],
-            {renumbered[v]: self.values[v].bytes for v in needed_outputs & renumbered.keys()},
+            {renumbered[v]: size for v, size in rooms.items() if v in renumbered},
         )
+
+    def inits_of(self, outputs: set[int], kept: list[_Node]) -> dict[int, int]:
+        """What loops start with and write over, for those of `outputs` that they make so: it is in
+        the same memory from the start."""
+        readers = Counter(v for n in kept for v in set(n.operands))
+        found: dict[int, int] = {}
+        for node in kept:
+            is_loop = not node.cluster
+            for init, held in node.in_place if is_loop else ():
+                is_argument = self.made[init] >= 0 and self.index.definer[self.made[init]] < 0
+                if held in outputs and readers[init] == 1 and not is_argument:
+                    found.setdefault(init, held)
+        return found

@@ -120,7 +120,10 @@ class Search:
         self.compiles = 0
         setting.progress("reading the program")
         self.module = module_io.copy(module)
-        self.run_passes(default_pipeline(lower=setting.lower), self.module)
+        # Without the fences in front of loops, through which no stack's origin is proven.
+        passes = default_pipeline(lower=setting.lower).elements
+        unpinned = Pipeline(tuple(p for p in passes if not isinstance(p, PinBuffers)))
+        self.run_passes(unpinned, self.module)
         merge_twins(self.function(self.module), Purity(self.module))
         self.schedule: Schedule | None = None
         if setting.compile is not None:

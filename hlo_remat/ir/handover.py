@@ -193,8 +193,8 @@ def feed(
 
 def _row(counter: ir.Value, row: Affine) -> ir.Value:
     if row.scale != 1:
-        counter = stablehlo.multiply(counter, _integer(counter.type, row.scale))
-    return stablehlo.add(counter, _integer(counter.type, row.offset)) if row.offset else counter
+        counter = stablehlo.multiply(counter, integer(counter.type, row.scale))
+    return stablehlo.add(counter, integer(counter.type, row.offset)) if row.offset else counter
 
 
 def _is_static(index: Index, value: int) -> bool:
@@ -238,11 +238,26 @@ def _into_loop(index: Index, frame: Frame, stack: ir.Value) -> ir.Value:
     read = index.ops[frame.slots[1]]
     loop = read.parent
     assert loop is not None
+    location = loop.location
+    argument = carry_into(loop.operation, stack)
+    with location, ir.InsertionPoint(read):
+        return _read(argument, read.operands[1])
+
+
+def can_carry(index: Index, loop: int) -> bool:
+    """Whether `carry_into` can do it."""
+    return _can_cross(index, loop)
+
+
+def carry_into(loop: ir.Operation, value: ir.Value) -> ir.Value:
+    """Lets a loop carry `value` unchanged; its body's argument. The loop is built anew.
+
+    Rewrite: while(...) -> while(..., value)
+    """
     with loop.location:
-        new, argument = _with_carry(loop, stack)
+        new, argument = _with_carry(loop, value)
         _pass_on(new.regions[1].blocks[0], argument)
-        with ir.InsertionPoint(read):
-            return _read(argument, read.operands[1])
+    return argument
 
 
 def _read(stack: ir.Value, row: ir.Value) -> ir.Value:
@@ -254,10 +269,11 @@ def _read(stack: ir.Value, row: ir.Value) -> ir.Value:
 
 
 def _indices(row: ir.Value, rank: int) -> list[ir.Value]:
-    return [row, *[_integer(row.type, 0)] * rank] if rank else [row]
+    return [row, *[integer(row.type, 0)] * rank] if rank else [row]
 
 
-def _integer(type_: ir.Type, value: int) -> ir.Value:
+def integer(type_: ir.Type, value: int) -> ir.Value:
+    """A constant of an integer type, the same everywhere."""
     element = ir.RankedTensorType(type_).element_type
     return stablehlo.constant(
         ir.DenseElementsAttr.get_splat(type_, ir.IntegerAttr.get(element, value))

@@ -47,7 +47,7 @@ def pivot(graph: Graph) -> int:
     if graph.boundary is not None:
         return graph.boundary
     memory = simulate(graph).memory
-    return len(memory) - 1 - int(memory[::-1].argmax()) if len(memory) else 0
+    return graph.moment(len(memory) - 1 - int(memory[::-1].argmax())) if len(memory) else 0
 
 
 def find_blocks(graph: Graph) -> Blocks | None:

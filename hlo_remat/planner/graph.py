@@ -194,6 +194,17 @@ class Graph:
         """The cost of one run of the program."""
         return math.fsum(op.cost for op in self.ops)
 
+    def moment(self, position: int) -> int:
+        """The position, or if it is in a loop that of the loop's first op; where the loop is
+        replayed later, that of what comes after it. What a loop reads stays to its end, and what it
+        makes for later is there from its start."""
+        loop = self.ops[position].loop if position < len(self.ops) else None
+        if loop is None:
+            return position
+        (inside,) = np.nonzero(self.loop == loop)
+        is_replayed = any(other.replays == loop for other in self.loops)
+        return int(inside[-1]) + 1 if is_replayed else int(inside[0])
+
     def describe(self, op: int) -> str:
         """The op's name, or its position where it has none."""
         return self.ops[op].name or f"op {op}"

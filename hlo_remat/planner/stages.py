@@ -14,8 +14,8 @@ def just_in_time(
 ) -> list[Recompute]:
     """The runs in which stage `k`, the positions from `starts[k]` to the next start, runs the ops
     `chosen[k]` again: each once, just before the first run in the stage that reads a result of it,
-    or at the stage's end if that is read later. What nothing reads doesn't run. Views of what runs
-    again are taken again.
+    or at the stage's end if that is read later; ops of a loop in each loop that reads them. What
+    nothing reads doesn't run. Views of what runs again are taken again.
     """
     found: list[Recompute] = []
     ends = [*starts[1:], len(graph.ops)]
@@ -24,7 +24,12 @@ def just_in_time(
             continue
         wanted = set(ops)
         done: dict[int, bool] = {}
+        last: int | None = None
         for position in range(start, end):
+            loop = graph.ops[position].loop
+            if last is not None and loop != last:  # what ran in a loop was of its trips
+                done = {op: ran for op, ran in done.items() if graph.ops[op].loop is None}
+            last = loop
             makers = [int(graph.definer[v]) for v in graph.ops[position].operands]
             _ensure(graph, position, makers, start, wanted, done, found)
         if end < len(graph.ops):
@@ -92,16 +97,17 @@ def is_view(graph: Graph, op: int) -> bool:
 
 
 def _hoist(graph: Graph, recomputes: list[Recompute]) -> list[Recompute]:
-    """Puts what can't run again within a loop in front of it."""
+    """Puts what can't run again within a loop in front of it, and leaves out what can't there:
+    its readers read what the program itself has made."""
     loop_start: dict[int, int] = {}
     for position, op in enumerate(graph.ops):
         if op.loop is not None:
             loop_start.setdefault(op.loop, position)
     moved = []
     for r in recomputes:
-        loop = graph.ops[r.before].loop
-        if loop is not None and not can_replay(graph, r.op, r.before):
-            moved.append(Recompute(loop_start[loop], r.op))
-        else:
-            moved.append(r)
+        loop, place = graph.ops[r.before].loop, r.before
+        if loop is not None and not can_replay(graph, r.op, place):
+            place = loop_start[loop] - 1
+        if r.op < place and can_replay(graph, r.op, place):
+            moved.append(Recompute(place, r.op))
     return sorted(moved, key=lambda r: r.before)

@@ -87,7 +87,7 @@ def program_boundary(graph: Graph) -> Boundary:
     """The problem at the graph's boundary: nothing has to be kept, what isn't savable can't be."""
     position = graph.boundary
     if position is None:
-        position = simulate(graph).peak_run
+        position = graph.moment(simulate(graph).peak_run)
     problem = boundary_at(graph, position)
     may = np.array([graph.values[v].is_savable for v in problem.values], bool)
     return dataclasses.replace(problem, must=np.zeros(len(may), bool), may=may)

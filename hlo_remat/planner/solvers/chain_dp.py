@@ -332,7 +332,12 @@ class _Parts:
     def forward_runs(self) -> list[int]:
         """For each block the bytes while it runs, where the forward runs alone."""
         graph, turn = self.graph, self.blocks.forward[-1]
-        alone = Graph(graph.values, graph.ops[:turn], graph.loops)
+        later = graph.definer >= turn  # what no op makes here is an argument, and no view
+        values = (
+            dataclasses.replace(v, alias_of=None) if later[i] else v
+            for i, v in enumerate(graph.values)
+        )
+        alone = Graph(tuple(values), graph.ops[:turn], graph.loops)
         execution = simulate(alone)
         position = np.arange(turn)
         owner = self.block_of_value[execution.value]

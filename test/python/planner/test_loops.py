@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hlo_remat.errors import PlanError
 from hlo_remat.planner import Graph, Loop, Op, Recompute, Status, Value, simulate, solve, tradeoff
+from hlo_remat.planner.stages import just_in_time
 
 TRIPS = 10
 
@@ -108,3 +109,51 @@ def test_ops_run_again_only_where_a_trip_is_the_same() -> None:
     )
     with pytest.raises(PlanError, match="in a loop that doesn't replay its own"):
         simulate(after, [Recompute(len(graph.ops), 1)])
+
+
+def with_weights() -> Graph:
+    """Weights made in front of a loop, which it reads, and two loops of the backward that do."""
+    values = [Value(8, "x"), Value(40, "w"), Value(0, "start"), Value(4, "h")]
+    ops = [
+        Op(1.0, (0,), (1,), "weights"),
+        Op(1.0, (0, 1), (3,), "forward", loop=0),
+    ]
+    for loop in (1, 2):
+        values += [Value(0, f"start {loop}"), Value(1, f"g{loop}")]
+        count = len(values)
+        ops += [
+            Op(1.0, (0,), (count - 2,), f"start {loop}", is_recomputable=False),
+            Op(1.0, (count - 2, 1, 3), (count - 1,), f"backward {loop}", loop=loop),
+        ]
+    loops = (Loop(TRIPS), Loop(TRIPS, replays=0), Loop(TRIPS, replays=0))
+    return Graph(tuple(values), tuple(ops), loops)
+
+
+def test_what_a_loop_reads_of_outside_runs_again_in_front_of_it() -> None:
+    graph = with_weights()
+    assert just_in_time(graph, [0, 2], [[], [0]]) == [Recompute(2, 0)]
+    assert just_in_time(graph, [0, 3], [[], [0]]) == [Recompute(2, 0)]
+
+
+def test_ops_of_a_loop_run_again_in_each_loop_that_replays_it() -> None:
+    graph = with_weights()
+    again = just_in_time(graph, [0, 2], [[], [1]])
+    assert again == [Recompute(3, 1), Recompute(5, 1)]
+    assert simulate(graph, again).peak < simulate(graph).peak
+
+
+def test_the_moment_of_a_loop_is_outside_of_it() -> None:
+    graph = with_weights()
+    assert [graph.moment(p) for p in range(len(graph.ops))] == [0, 2, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("fraction", [0.6, 0.8])
+def test_plans_at_a_peak_in_the_backward_loop(fraction: float) -> None:
+    """Its last ops need most; by then the stacks are there."""
+    graph = scan(4)
+    last = len(graph.ops) - 1
+    ops = (*graph.ops[:last], Op(1.0, (1,), graph.ops[last].results, workspace=20, loop=1))
+    graph = Graph(graph.values, ops, graph.loops)
+    assert simulate(graph).peak_run > last - 2
+    plan = solve(graph, int(fraction * simulate(graph).peak))
+    assert plan.status.has_plan
