@@ -22,9 +22,11 @@ from hlo_remat.errors import PlanError
 from hlo_remat.ir.handover import can_carry, can_hand_over, carry_into, hand_over, integer
 from hlo_remat.ir.loops import Affine
 from hlo_remat.ir.markers import Decision, Kind, Region, build_marker
+from hlo_remat.ir.sizes import size_in_bytes
 from hlo_remat.policies import NothingSaveable
 
 _SLICE = "stablehlo.dynamic_slice"
+_LARGER = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.convert"})
 
 
 def write_scan(
@@ -90,16 +92,21 @@ class _ScanWriter:
     def _leaves(self) -> list[int]:
         found: set[int] = set()
         seen: set[int] = set()
+        starts: set[int] = set()  # what leaves are but larger forms of
         todo = list(self.targets)
         while todo:
             value = self.loops.outer(todo.pop())
             if value in seen:
                 continue
             seen.add(value)
-            if self._is_leaf(value):
-                found.add(value)
-            else:
+            smaller = self._smaller(value)
+            if value not in starts and not self._is_leaf(value):
                 todo += self.index.reads(self.index.definer[value])
+            elif smaller is not None and smaller not in seen:
+                starts.add(self.loops.outer(smaller))
+                todo.append(smaller)
+            else:
+                found.add(value)
         return sorted(found)
 
     def _is_leaf(self, value: int) -> bool:
@@ -109,6 +116,16 @@ class _ScanWriter:
         if maker < 0 or value in self.program.value_of or self._count(value) is not None:
             return True
         return not self._is_inside(value) and maker not in self.program.constants
+
+    def _smaller(self, value: int) -> int | None:
+        """What a value that would have to be handed over is but a larger form of."""
+        maker = self.index.definer[value]
+        is_form = maker >= 0 and self.index.names[maker] in _LARGER
+        if not is_form or not self._is_handed_over(value):
+            return None
+        operand = self.index.operands[maker][0]
+        before, after = (size_in_bytes(self.index.values[v].type) for v in (operand, value))
+        return operand if before < after else None
 
     def _is_inside(self, value: int) -> bool:
         return self.index.is_inside(value, self.frame.forward)
